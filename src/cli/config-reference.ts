@@ -1,0 +1,33 @@
+import { type Key, type KeyName, keys } from '../config/keys.ts';
+
+/** docs/configuration.md is this, word for word; a test holds them equal. */
+export function configurationReference(): string {
+  const rows = (Object.entries(keys) as [KeyName, Key<unknown>][]).map(
+    ([name, key]) =>
+      `| \`${name}\` | ${key.env.map((env) => variable(env, key)).join('<br>')} | ${fallback(key)} | ${key.doc} |`,
+  );
+  return `# Configuration
+
+<!-- Made by \`tallyman config --docs\` from src/config/keys.ts. Change it there. -->
+
+Each key can stand in a configuration file or in the environment. The environment wins over the file; of several
+names, the first. The file is \`tallyman.config.json\` in the working directory, or what \`TALLYMAN_CONFIG\` or
+\`--config\` names; a key is a path of nested objects:
+
+\`\`\`json
+{ "jobs": { "concurrency": 20, "leaseMs": 30000 } }
+\`\`\`
+
+A value that does not fit, and a key that does not exist, stop the program at its start with a message that names it.
+\`tallyman config\` prints what is in effect and where it came from.
+
+| key | environment | default | meaning |
+|---|---|---|---|
+${rows.join('\n')}
+`;
+}
+
+const variable = (name: string, key: Key<unknown>): string =>
+  `\`${name}\`${key.scale?.[name] === 1000 ? ' (in seconds)' : ''}`;
+
+const fallback = ({ fallback: value }: Key<unknown>): string => (value === null ? 'not set' : `\`${value}\``);

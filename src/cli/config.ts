@@ -1,0 +1,60 @@
+import type { Command } from 'commander';
+import { type KeyName, keys } from '../config/keys.ts';
+import { explainConfig } from '../config/load.ts';
+import { configurationReference } from './config-reference.ts';
+import { examples, type JsonOption, withJson } from './options.ts';
+import { print, show } from './output/print.ts';
+import { table } from './output/table.ts';
+import { terminalWidth } from './output/terminal.ts';
+
+interface Setting {
+  readonly key: KeyName;
+  readonly value: unknown;
+  readonly source: string;
+}
+
+export function addConfig(program: Command): void {
+  withJson(program.command('config'))
+    .description('the configuration in effect, and where each value comes from; secrets are not shown')
+    .option('--docs', 'the reference of all keys, as Markdown')
+    .addHelpText('after', examples(['config', 'config --docs > docs/configuration.md']))
+    .action((options: JsonOption & { docs?: boolean }) => {
+      if (options.docs) {
+        print(configurationReference().trimEnd());
+        return;
+      }
+      const { config, sources } = explainConfig();
+      const settings = (Object.keys(keys) as KeyName[]).map((key): Setting => {
+        const secret = 'secret' in keys[key] && keys[key].secret === true;
+        return {
+          key,
+          value: secret ? withoutSecrets(config[key]) : config[key],
+          source: sources[key].replace(/^its default$/, 'default'),
+        };
+      });
+      show(options.json, { items: settings }, () =>
+        table<Setting>(
+          [
+            { title: 'KEY', value: (setting) => setting.key },
+            {
+              title: 'VALUE',
+              value: ({ value }) => (value === null ? '(not set)' : String(value)),
+              shrinkTo: 10,
+            },
+            { title: 'FROM', value: (setting) => setting.source, shrinkTo: 10 },
+          ],
+          settings,
+          terminalWidth(),
+        ),
+      );
+    });
+}
+
+/** Of an address, what tells which server is meant; nothing of who logs in, nor of parameters, which may hold keys. */
+function withoutSecrets(value: unknown): string | null {
+  if (value === null) return null;
+  const text = String(value);
+  if (!URL.canParse(text) || text.includes(',')) return '…';
+  const { protocol, host, pathname, username, password } = new URL(text);
+  return `${protocol}//${username || password ? '…@' : ''}${host}${pathname}`;
+}

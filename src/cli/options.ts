@@ -1,0 +1,71 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import type { Page } from '../engine/jobs/jobs.ts';
+
+export const examples = (lines: readonly string[]): string =>
+  `\nExamples:\n${lines.map((line) => `  $ tallyman ${line}`).join('\n')}`;
+
+/** A group such as `jobs`: without a command of its own it shows its help. */
+export function group(program: Command, name: string, description: string): Command {
+  return program.command(name).description(description);
+}
+
+export interface JsonOption {
+  readonly json?: boolean;
+}
+
+export const withJson = (command: Command): Command =>
+  command.option('--json', 'one JSON document on stdout, for scripts');
+
+export interface PageOptions extends JsonOption {
+  readonly limit: number;
+  readonly cursor?: string;
+}
+
+export const withPage = (command: Command): Command =>
+  withJson(
+    command
+      .option('-n, --limit <count>', 'how many at most', wholeNumber(1, 100_000), 50)
+      .option('--cursor <cursor>', 'go on where the last page ended (its nextCursor)'),
+  );
+
+export function wholeNumber(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const number = Number(text);
+    if (!/^\d+$/.test(text) || number < min || number > max)
+      throw new InvalidArgumentError(`Expected a whole number from ${min} to ${max}.`);
+    return number;
+  };
+}
+
+export function oneOf<T extends string>(choices: readonly T[]): (text: string) => T {
+  return (text) => {
+    const wanted = text.toLowerCase().replaceAll('-', '_');
+    const found = choices.find((choice) => choice.toLowerCase() === wanted);
+    if (found === undefined) throw new InvalidArgumentError(`Expected one of ${choices.join(', ')}.`);
+    return found;
+  };
+}
+
+/** The library gives at most 200 at once; a person may ask for more. */
+export async function collect<T>(
+  options: PageOptions,
+  list: (page: { limit: number; cursor?: string }) => Promise<Page<T>>,
+): Promise<{ items: T[]; nextCursor: string | null }> {
+  const items: T[] = [];
+  let cursor = options.cursor;
+  for (;;) {
+    const limit = Math.min(200, options.limit - items.length);
+    const page = await list({ limit, ...(cursor !== undefined && { cursor }) });
+    items.push(...page.items);
+    if (page.nextCursor === null || items.length >= options.limit)
+      return { items, nextCursor: page.nextCursor };
+    cursor = page.nextCursor;
+  }
+}
+
+/** Takes out what was not given: absent, not undefined, is how the library spells "any". */
+export function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>;
+  };
+}

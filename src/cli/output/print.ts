@@ -1,0 +1,19 @@
+/** To stdout. Whoever reads may have had enough (`| head`): then the rest is not wanted, and that is no error. */
+export function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+/** One document, and nothing else on stdout. */
+export function printJson(value: unknown): void {
+  print(JSON.stringify(value, null, 2));
+}
+
+export function complain(text: string): void {
+  process.stderr.write(`${text}\n`);
+}
+
+/** For people or for scripts, as asked. */
+export function show(json: boolean | undefined, value: unknown, forPeople: () => string): void {
+  if (json) printJson(value);
+  else print(forPeople());
+}

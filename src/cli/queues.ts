@@ -1,0 +1,135 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import type { Queue } from '../engine/jobs/queues.ts';
+import { usage } from './exit.ts';
+import { examples, given, group, type JsonOption, withJson } from './options.ts';
+import { print, show } from './output/print.ts';
+import { table } from './output/table.ts';
+import { paintState, terminalWidth } from './output/terminal.ts';
+import { relativeTime } from './output/time.ts';
+import { withTallyman } from './session.ts';
+
+/** Commander makes an empty text of a null, so "none" stays a word until the options have been read. */
+type Limit = number | 'none';
+
+interface LimitOptions {
+  readonly maxRunning?: Limit;
+  readonly rate?: Limit;
+  readonly burst?: Limit;
+}
+
+export function addQueues(program: Command): void {
+  const queues = group(program, 'queues', 'pause, resume and limit queues');
+
+  withJson(queues.command('list'))
+    .description('what waits and runs in each, and its limits')
+    .addHelpText('after', examples(['queues list', 'queues list --json']))
+    .action((options: JsonOption) =>
+      withTallyman(async ({ tallyman, now }) => {
+        const items = await tallyman.queues.list();
+        show(options.json, { items }, () => queuesTable(items, now));
+      }),
+    );
+
+  queues
+    .command('pause')
+    .description('no worker claims from it any more; what runs, runs on')
+    .argument('<name>', 'name of the queue')
+    .addHelpText('after', examples(['queues pause carriers']))
+    .action((name: string) =>
+      withTallyman(async ({ tallyman }) => {
+        await tallyman.queues.pause(name);
+        print(`queue "${name}" is paused`);
+      }),
+    );
+
+  queues
+    .command('resume')
+    .description('ends a pause')
+    .argument('<name>', 'name of the queue')
+    .addHelpText('after', examples(['queues resume carriers']))
+    .action((name: string) =>
+      withTallyman(async ({ tallyman }) => {
+        await tallyman.queues.resume(name);
+        print(`queue "${name}" goes on`);
+      }),
+    );
+
+  queues
+    .command('limit')
+    .description('limits over the whole fleet; "none" takes one away')
+    .argument('<name>', 'name of the queue; made if there is none yet')
+    .option('--max-running <count>', 'jobs and lanes in hand at once', wholeOrNone)
+    .option('--rate <per-second>', 'starts a second', numberOrNone)
+    .option(
+      '--burst <count>',
+      "starts at once after a quiet time (default: one second's worth)",
+      numberOrNone,
+    )
+    .addHelpText(
+      'after',
+      examples(['queues limit carriers --max-running 4 --rate 20', 'queues limit carriers --rate none']),
+    )
+    .action((name: string, options: LimitOptions) => {
+      const { maxRunning, rate, burst } = options;
+      const limits = given({
+        maxRunning: limitOf(maxRunning),
+        ratePerSecond: limitOf(rate),
+        rateBurst: limitOf(burst),
+      });
+      if (Object.keys(limits).length === 0) throw usage('name a limit: --max-running, --rate or --burst');
+      return withTallyman(async ({ tallyman, now }) => {
+        await tallyman.queues.configure(name, limits);
+        print(
+          queuesTable(
+            (await tallyman.queues.list()).filter((queue) => queue.name === name),
+            now,
+          ),
+        );
+      });
+    });
+}
+
+const limitOf = (limit: Limit | undefined): number | null | undefined => (limit === 'none' ? null : limit);
+
+function numberOrNone(text: string): Limit {
+  if (text === 'none') return text;
+  const number = Number(text);
+  if (text.trim() === '' || !(number > 0) || !Number.isFinite(number))
+    throw new InvalidArgumentError('Expected a number above zero, or "none".');
+  return number;
+}
+
+function wholeOrNone(text: string): Limit {
+  const number = numberOrNone(text);
+  if (number !== 'none' && !(Number.isInteger(number) && number < 2 ** 31))
+    throw new InvalidArgumentError('Expected a whole number above zero, or "none".');
+  return number;
+}
+
+function queuesTable(queues: readonly Queue[], now: Date): string {
+  if (queues.length === 0) return 'No queues yet: the first job of a queue makes it.';
+  const state = (queue: Queue): string => (queue.paused ? 'paused' : 'open');
+  return table<Queue>(
+    [
+      { title: 'QUEUE', value: (queue) => queue.name, shrinkTo: 8 },
+      { title: 'STATE', value: state, paint: (text, queue) => paintState(text, state(queue)) },
+      { title: 'READY', value: (queue) => queue.ready, right: true },
+      { title: 'RUNNING', value: (queue) => queue.running, right: true },
+      { title: 'LATER', value: (queue) => queue.waiting, right: true },
+      { title: 'OLDEST', value: (q) => q.oldestReadyAt && relativeTime(q.oldestReadyAt, now), leaveOut: 2 },
+      { title: 'LIMITS', value: limitsOf, leaveOut: 1 },
+    ],
+    queues,
+    terminalWidth(),
+  );
+}
+
+function limitsOf({ maxRunning, ratePerSecond, rateBurst }: Queue): string {
+  return [
+    maxRunning !== null && `${maxRunning} at once`,
+    ratePerSecond !== null && `${ratePerSecond}/s`,
+    rateBurst !== null && `burst ${rateBurst}`,
+  ]
+    .filter(Boolean)
+    .join(', ');
+}

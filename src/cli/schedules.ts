@@ -1,0 +1,91 @@
+import type { Command } from 'commander';
+import { TallymanError } from '../engine/errors.ts';
+import type { Schedule, Schedules } from '../engine/schedules/schedules.ts';
+import { examples, group, type JsonOption, withJson } from './options.ts';
+import { print, show } from './output/print.ts';
+import { table } from './output/table.ts';
+import { paintState, terminalWidth } from './output/terminal.ts';
+import { relativeTime } from './output/time.ts';
+import { withTallyman } from './session.ts';
+
+export function addSchedules(program: Command): void {
+  const schedules = group(program, 'schedules', 'jobs that are enqueued by the clock');
+
+  withJson(schedules.command('list'))
+    .description('when each runs next')
+    .addHelpText('after', examples(['schedules list', 'schedules list --json']))
+    .action((options: JsonOption) =>
+      withTallyman(async ({ tallyman, now }) => {
+        const items = await tallyman.schedules.list();
+        show(options.json, { items }, () => schedulesTable(items, now));
+      }),
+    );
+
+  schedules
+    .command('pause')
+    .description('enqueues nothing until it is resumed')
+    .argument('<name>', 'name of the schedule')
+    .addHelpText('after', examples(['schedules pause nightly-report']))
+    .action((name: string) =>
+      change(name, 'is paused already', async (all) => {
+        if (!(await all.pause(name))) return false;
+        print(`schedule "${name}" is paused`);
+        return true;
+      }),
+    );
+
+  schedules
+    .command('resume')
+    .description('goes on with the next time from now; what fell into the pause is not made up for')
+    .argument('<name>', 'name of the schedule')
+    .addHelpText('after', examples(['schedules resume nightly-report']))
+    .action((name: string) =>
+      change(name, 'is not paused', async (all) => {
+        if (!(await all.resume(name))) return false;
+        print(`schedule "${name}" goes on`);
+        return true;
+      }),
+    );
+
+  schedules
+    .command('remove')
+    .description('jobs it has enqueued stay')
+    .argument('<name>', 'name of the schedule')
+    .addHelpText('after', examples(['schedules remove nightly-report']))
+    .action((name: string) =>
+      change(name, 'is gone', async (all) => {
+        if (!(await all.remove(name))) return false;
+        print(`schedule "${name}" is removed`);
+        return true;
+      }),
+    );
+}
+
+/** `work` answers whether it changed something; if not, either there is no such schedule or `otherwise` is why. */
+function change(name: string, otherwise: string, work: (all: Schedules) => Promise<boolean>): Promise<void> {
+  return withTallyman(async ({ tallyman: { schedules } }) => {
+    if (await work(schedules)) return;
+    const known = (await schedules.list()).some((schedule) => schedule.name === name);
+    if (!known) throw new TallymanError('NOT_FOUND', `there is no schedule "${name}"`);
+    throw new TallymanError('BAD_STATE', `schedule "${name}" ${otherwise}`);
+  });
+}
+
+function schedulesTable(schedules: readonly Schedule[], now: Date): string {
+  if (schedules.length === 0) return 'No schedules.';
+  const state = (schedule: Schedule): string => (schedule.enabled ? 'on' : 'paused');
+  return table<Schedule>(
+    [
+      { title: 'SCHEDULE', value: (schedule) => schedule.name, shrinkTo: 10 },
+      { title: 'STATE', value: state, paint: (text, schedule) => paintState(text, state(schedule)) },
+      { title: 'CRON', value: (schedule) => schedule.cron },
+      { title: 'TIMEZONE', value: (schedule) => schedule.timezone, leaveOut: 1 },
+      { title: 'KIND', value: (schedule) => schedule.kind, shrinkTo: 8 },
+      { title: 'NEXT', value: (s) => (s.enabled ? relativeTime(s.nextRunAt, now) : '') },
+      { title: 'LAST', value: (s) => (s.lastRunAt ? relativeTime(s.lastRunAt, now) : ''), leaveOut: 2 },
+      { title: 'LAST JOB', value: (schedule) => schedule.lastJobId ?? '', right: true, leaveOut: 3 },
+    ],
+    schedules,
+    terminalWidth(),
+  );
+}

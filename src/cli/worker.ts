@@ -1,0 +1,111 @@
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { type Command, InvalidArgumentError } from 'commander';
+import { loadConfig } from '../config/load.ts';
+import { messageOf, TallymanError } from '../engine/errors.ts';
+import type { AnyKind } from '../engine/jobs/kind.ts';
+import { createLogger } from '../runtime/logger.ts';
+import { openRuntime, workerOptions } from '../runtime/open.ts';
+import { onStopSignal } from '../runtime/signals.ts';
+import { usage } from './exit.ts';
+import { examples, wholeNumber } from './options.ts';
+
+interface WorkerCommandOptions {
+  readonly concurrency?: number;
+  readonly queues?: Readonly<Record<string, number>>;
+  readonly migrate?: boolean;
+}
+
+export function addWorker(program: Command): void {
+  program
+    .command('worker')
+    .description('run jobs until SIGTERM or Ctrl-C')
+    .argument('<module>', 'file that exports kinds: made by defineKind, named or in the default export')
+    .option(
+      '-c, --concurrency <count>',
+      'jobs and lanes run at once (default: jobs.concurrency)',
+      wholeNumber(1, 10_000),
+    )
+    .option('-q, --queues <names>', 'only these queues; "labels=5" holds at most 5 of one', queueLimits)
+    .option('--migrate', 'bring the database up to date first')
+    .addHelpText(
+      'after',
+      `${examples(['worker kinds.ts', 'worker dist/kinds.js --concurrency 50 --queues labels=5,carriers'])}
+
+The first signal lets running jobs finish, for up to jobs.stopTimeoutMs, and
+hands the rest back without costing an attempt; exit code 0. The second ends the
+process at once: 130 after SIGINT, 143 after SIGTERM.`,
+    )
+    .action(runWorker);
+}
+
+async function runWorker(module: string, options: WorkerCommandOptions): Promise<void> {
+  const config = loadConfig();
+  const kinds = await loadKinds(module);
+  const logger = createLogger({ level: config['log.level'] });
+  const runtime = await openRuntime(config, {
+    logger,
+    applicationName: 'tallyman worker',
+    embedded: 'either',
+    ...(options.migrate && { migrate: true }),
+  });
+  try {
+    const worker = runtime.tallyman.worker({
+      ...workerOptions(config),
+      kinds,
+      ...(options.concurrency !== undefined && { concurrency: options.concurrency }),
+      ...(options.queues && { queues: options.queues }),
+    });
+    const stopped = new Promise<string>((stop) => onStopSignal(stop));
+    logger.info(runtime.describe(), 'starting');
+    await worker.start();
+    const signal = await stopped;
+    const limit = config['jobs.stopTimeoutMs'] / 1000;
+    logger.info(
+      { signal, held: worker.held },
+      `stopping; running jobs have ${limit} s, a second signal ends it at once`,
+    );
+  } finally {
+    await runtime.close();
+  }
+  // A handler that outlived its time limit would keep the process, though its job is somebody else's by now.
+  process.exit(0);
+}
+
+/** Every kind the module exports, each once. */
+export async function loadKinds(path: string): Promise<AnyKind[]> {
+  let module: Record<string, unknown>;
+  try {
+    module = (await import(pathToFileURL(resolve(path)).href)) as Record<string, unknown>;
+  } catch (error) {
+    throw new TallymanError('BAD_MODULE', `cannot load ${path}: ${messageOf(error)}`, { cause: error });
+  }
+  const kinds = new Set(Object.values(module).flat().filter(isKind));
+  if (kinds.size === 0)
+    throw usage(
+      `${path} exports no kinds: export what defineKind returns, by name or in an array as default`,
+    );
+  return [...kinds];
+}
+
+/** By shape, not by identity: the module may have its own copy of the library. */
+function isKind(value: unknown): value is AnyKind {
+  if (typeof value !== 'object' || value === null) return false;
+  const { name, queue, handler, backoff } = value as Partial<Record<keyof AnyKind, unknown>>;
+  return (
+    [name, queue].every((field) => typeof field === 'string') &&
+    [handler, backoff].every((field) => typeof field === 'function')
+  );
+}
+
+/** `labels=5,carriers` */
+function queueLimits(text: string, previous: Record<string, number> = {}): Record<string, number> {
+  const limits = { ...previous };
+  for (const part of text.split(',')) {
+    const [, name, limit] = /^([^=]+)(?:=([1-9]\d{0,6}))?$/.exec(part.trim()) ?? [];
+    if (name === undefined)
+      throw new InvalidArgumentError('Expected names such as labels,carriers or labels=5.');
+    limits[name] = limit === undefined ? 1_000_000 : Number(limit);
+  }
+  return limits;
+}

@@ -1,0 +1,167 @@
+import { z } from 'zod';
+
+/**
+ * Every key there is, documented once. `tallyman config` prints this; `docs/configuration.md` is made from it.
+ * A key is read from the configuration file (as a path of nested objects), from its environment variable, and from
+ * aliases that operators of such systems already have. The environment wins over the file, the first name listed
+ * over the ones behind it.
+ */
+export interface Key<T> {
+  readonly schema: z.ZodType<T>;
+  readonly env: readonly string[];
+  readonly doc: string;
+  readonly fallback: T;
+  /** Printed as `…`. */
+  readonly secret?: boolean;
+  /** Environment values are in other units than the key. */
+  readonly scale?: Readonly<Record<string, number>>;
+}
+
+const key = <T>(definition: Key<T>): Key<T> => definition;
+
+const whole = (min: number, max = Number.MAX_SAFE_INTEGER) => z.int().min(min).max(max);
+const optionalUrl = (...protocols: string[]) =>
+  z
+    .string()
+    .refine((text) => URL.canParse(text) && protocols.includes(new URL(text).protocol), {
+      error: `expected an address that begins with ${protocols.map((p) => `${p}//`).join(' or ')}`,
+    })
+    .nullable();
+
+export const keys = {
+  'database.url': key({
+    schema: optionalUrl('postgres:', 'postgresql:'),
+    env: ['DATABASE_URL', 'TALLYMAN_DATABASE_URL'],
+    doc: 'PostgreSQL 15 to 18. Without it an embedded PostgreSQL runs under `database.dataDir`.',
+    fallback: null,
+    secret: true,
+  }),
+  'database.dataDir': key({
+    schema: z.string().min(1),
+    env: ['TALLYMAN_DATA_DIR'],
+    doc: 'Where the embedded PostgreSQL keeps its data.',
+    fallback: '.tallyman/postgres',
+  }),
+  'database.poolSize': key({
+    schema: whole(2, 1000),
+    env: ['TALLYMAN_POOL_SIZE'],
+    doc: 'Connections that workers, enqueues and queries of one process share.',
+    fallback: 10,
+  }),
+  'jobs.concurrency': key({
+    schema: whole(1, 10_000),
+    env: ['TALLYMAN_CONCURRENCY'],
+    doc: 'Jobs and lanes a worker runs at once.',
+    fallback: 10,
+  }),
+  'jobs.pollIntervalMs': key({
+    schema: whole(10, 3_600_000),
+    env: ['TALLYMAN_POLL_INTERVAL_MS', 'BPC_JOBS_POLL_INTERVAL_MS'],
+    doc: 'How often a worker looks for work, whatever the wake-ups do.',
+    fallback: 1000,
+  }),
+  'jobs.leaseMs': key({
+    schema: whole(1000, 86_400_000),
+    env: ['TALLYMAN_LEASE_MS', 'BPC_JOBS_LEASE_SECONDS'],
+    scale: { BPC_JOBS_LEASE_SECONDS: 1000 },
+    doc: 'How long a claim holds without a heartbeat.',
+    fallback: 60_000,
+  }),
+  'jobs.renewMs': key({
+    schema: whole(100, 86_400_000),
+    env: ['TALLYMAN_RENEW_MS', 'BPC_JOBS_LEASE_RENEW_SECONDS'],
+    scale: { BPC_JOBS_LEASE_RENEW_SECONDS: 1000 },
+    doc: 'How often leases are renewed. Must be below `jobs.leaseMs`.',
+    fallback: 30_000,
+  }),
+  'jobs.stuckAfterMs': key({
+    schema: whole(1000, 86_400_000),
+    env: ['TALLYMAN_STUCK_AFTER_MS'],
+    doc: 'Work without a heartbeat for so long is taken back, however long its lease.',
+    fallback: 120_000,
+  }),
+  'jobs.recoverIntervalMs': key({
+    schema: whole(100, 3_600_000),
+    env: ['TALLYMAN_RECOVER_INTERVAL_MS'],
+    doc: 'How often every worker looks for expired leases of others, beside each claim.',
+    fallback: 30_000,
+  }),
+  'jobs.maxAttempts': key({
+    schema: whole(1, 1000),
+    env: ['TALLYMAN_MAX_ATTEMPTS', 'BPC_JOBS_MAX_ATTEMPTS_DEFAULT'],
+    doc: 'Attempts of a job before it becomes a dead letter, where its kind does not say.',
+    fallback: 5,
+  }),
+  'jobs.maxPayloadBytes': key({
+    schema: whole(2, 256 * 1024 * 1024),
+    env: ['TALLYMAN_MAX_PAYLOAD_BYTES'],
+    doc: 'The largest payload an enqueue accepts.',
+    fallback: 1024 * 1024,
+  }),
+  'jobs.stopTimeoutMs': key({
+    schema: whole(0, 3_600_000),
+    env: ['TALLYMAN_STOP_TIMEOUT_MS'],
+    doc: 'How long a stopping worker waits for running handlers before it hands their jobs back.',
+    fallback: 30_000,
+  }),
+  'retention.keepMs': key({
+    schema: whole(0),
+    env: ['TALLYMAN_RETENTION_MS'],
+    doc: 'How long finished jobs are kept. 0: successes leave no row.',
+    fallback: 7 * 24 * 3_600_000,
+  }),
+  'lanes.redisUrl': key({
+    schema: optionalUrl('redis:', 'rediss:'),
+    env: ['TALLYMAN_REDIS_URL'],
+    doc: 'Lane locks in Redis beside the claims in PostgreSQL.',
+    fallback: null,
+    secret: true,
+  }),
+  'wakeups.rabbitmq.enabled': key({
+    schema: z.boolean(),
+    env: ['TALLYMAN_RABBITMQ_ENABLED', 'BPC_QUEUE_ENABLED'],
+    doc: 'Wake-ups through RabbitMQ, beside LISTEN/NOTIFY.',
+    fallback: false,
+  }),
+  'wakeups.rabbitmq.url': key({
+    schema: optionalUrl('amqp:', 'amqps:'),
+    env: ['TALLYMAN_RABBITMQ_URL', 'BPC_QUEUE_URL'],
+    doc: 'Address of RabbitMQ.',
+    fallback: null,
+    secret: true,
+  }),
+  'wakeups.rabbitmq.exchange': key({
+    schema: z.string().min(1).max(255),
+    env: ['TALLYMAN_RABBITMQ_EXCHANGE', 'BPC_QUEUE_EXCHANGE'],
+    doc: 'Exchange that carries the wake-ups.',
+    fallback: 'bpc',
+  }),
+  'wakeups.rabbitmq.routingKey': key({
+    schema: z.string().min(1).max(255),
+    env: ['TALLYMAN_RABBITMQ_ROUTING_KEY', 'BPC_QUEUE_ROUTING_KEY'],
+    doc: 'Routing key of the wake-ups.',
+    fallback: 'jobs.trigger',
+  }),
+  'wakeups.nats.servers': key({
+    schema: z.string().min(1).nullable(),
+    env: ['TALLYMAN_NATS_SERVERS'],
+    doc: 'Wake-ups through NATS; addresses separated by commas.',
+    fallback: null,
+    secret: true,
+  }),
+  'log.level': key<'debug' | 'info' | 'warn' | 'error' | 'silent'>({
+    schema: z.enum(['debug', 'info', 'warn', 'error', 'silent']),
+    env: ['TALLYMAN_LOG_LEVEL'],
+    doc: 'How much a worker says on stderr: `debug`, `info`, `warn`, `error` or `silent`.',
+    fallback: 'info',
+  }),
+  'health.requireQueue': key({
+    schema: z.boolean(),
+    env: ['TALLYMAN_HEALTH_REQUIRE_QUEUE', 'BPC_HEALTH_REQUIRE_QUEUE'],
+    doc: 'Not ready (503) while a configured broker is away, instead of degraded.',
+    fallback: false,
+  }),
+} as const;
+
+export type KeyName = keyof typeof keys;
+export type Config = { readonly [K in KeyName]: (typeof keys)[K] extends Key<infer T> ? T : never };

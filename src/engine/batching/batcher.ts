@@ -1,0 +1,75 @@
+/**
+ * Group commit: what arrives while a commit is under way shares the next one.
+ *
+ * An idle batcher sends at once, with no artificial delay; a busy one sends what has gathered as soon as a batch is
+ * back. Each caller gets its own answer, after its batch is durable. Two batches in flight beat one by a third,
+ * because one is being prepared while the other waits for the disk; where order matters, allow one.
+ */
+export class Batcher<Item, Answer> {
+  readonly #send: (items: Item[]) => Promise<(Answer | Error)[]>;
+  readonly #maxBatch: number;
+  readonly #maxInFlight: number;
+  #waiting: Waiting<Item, Answer>[] = [];
+  #inFlight = 0;
+  #scheduled = false;
+
+  constructor(options: {
+    /** Answers for each item, in the order given; an Error is that caller's alone, a rejection every caller's. */
+    readonly send: (items: Item[]) => Promise<(Answer | Error)[]>;
+    readonly maxBatch: number;
+    readonly maxInFlight: number;
+  }) {
+    this.#send = options.send;
+    this.#maxBatch = options.maxBatch;
+    this.#maxInFlight = options.maxInFlight;
+  }
+
+  add(item: Item): Promise<Answer> {
+    return new Promise<Answer>((resolve, reject) => {
+      this.#waiting.push({ item, resolve, reject });
+      this.#schedule();
+    });
+  }
+
+  /** Callers that run in the same turn of the event loop share the first batch, too. */
+  #schedule(): void {
+    if (this.#scheduled || this.#inFlight >= this.#maxInFlight) return;
+    this.#scheduled = true;
+    setImmediate(() => {
+      this.#scheduled = false;
+      this.#flush();
+    });
+  }
+
+  #flush(): void {
+    while (this.#waiting.length > 0 && this.#inFlight < this.#maxInFlight) {
+      const batch =
+        this.#waiting.length > this.#maxBatch ? this.#waiting.splice(0, this.#maxBatch) : this.#waiting;
+      if (batch === this.#waiting) this.#waiting = [];
+      this.#inFlight += 1;
+      void this.#deliver(batch);
+    }
+  }
+
+  async #deliver(batch: Waiting<Item, Answer>[]): Promise<void> {
+    try {
+      const answers = await this.#send(batch.map((waiting) => waiting.item));
+      batch.forEach((waiting, i) => {
+        const answer = answers[i] as Answer | Error;
+        if (answer instanceof Error) waiting.reject(answer);
+        else waiting.resolve(answer);
+      });
+    } catch (error) {
+      for (const waiting of batch) waiting.reject(error);
+    } finally {
+      this.#inFlight -= 1;
+      if (this.#waiting.length > 0) this.#schedule();
+    }
+  }
+}
+
+interface Waiting<Item, Answer> {
+  readonly item: Item;
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: unknown) => void;
+}

@@ -1,0 +1,2 @@
+export type { EmbeddedOptions, EmbeddedPostgres } from './embedded.ts';
+export { startEmbedded } from './embedded.ts';

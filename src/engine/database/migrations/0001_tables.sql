@@ -1,0 +1,241 @@
+-- The tables of the engine. docs/decisions/0002-claims-as-rows.md says why the lease is not on the job.
+--
+--   jobs      what to do and when; untouched between ready and finished
+--   lanes     a key under which jobs run one after another; an item of a stream, claimed as a job is
+--   streams   one row for each (queue, priority, variant): whose turn it is to claim, and how far claims have come
+--   claims    one row for each claimed batch: the lease
+--   history   finished jobs, one partition a day, dropped whole
+
+-- Every id, position and lane sequence number comes from here. Never give it a CACHE: within a lane, and for the
+-- floor of a stream, a smaller number must mean "drawn earlier", whichever session drew it.
+create sequence tallyman.positions;
+create sequence tallyman.tokens;
+
+create table tallyman.queues (
+  name text primary key check (octet_length(name) between 1 and 128),
+  paused_at timestamptz,
+  -- Fleet-wide limits; null is no limit.
+  max_running integer check (max_running > 0),
+  rate_per_second double precision check (rate_per_second > 0),
+  rate_burst double precision check (rate_burst >= 1),
+  rate_tokens double precision not null default 0,
+  rate_refilled_at timestamptz not null default now()
+);
+
+-- variant: ''         ordinary
+--          'alone'    items of a crashed batch, claimed one at a time
+--          'kind:K'   jobs of kind K that met a worker which does not know K
+--
+-- Invariant, held by the lock on the row: floor <= cursor; a ready position below floor is held by a claim or gone;
+-- between floor and cursor there may also be one whose transaction committed late; at or above cursor all are free
+-- but for those listed in a claim whose max_pos reaches that far (only after a release moved the cursor back).
+create table tallyman.streams (
+  id integer generated always as identity primary key,
+  queue text not null,
+  priority smallint not null check (priority between 0 and 3),
+  variant text not null default '',
+  cursor bigint not null default 0,
+  floor bigint not null default 0,
+  -- Once every transaction below mark_xid has ended, nothing can appear below mark any more: floor may move there.
+  mark bigint not null default 0,
+  mark_xid xid8,
+  -- Claims of this stream below this token are gone; dead index entries below it need not be looked at.
+  first_token bigint not null default 0,
+  unique (queue, priority, variant)
+) with (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
+create table tallyman.jobs (
+  id bigint primary key,
+  -- Free job: its place in the stream, null until it is due. Job in a lane: its seq, from the start.
+  pos bigint,
+  lane bigint,
+  stream integer not null,
+  attempts smallint not null default 0,
+  max_attempts smallint not null check (max_attempts > 0),
+  latest_only boolean not null default false,
+  created_at timestamptz not null default now(),
+  scheduled_at timestamptz not null default now(),
+  kind text not null,
+  tenant_id text not null,
+  payload json not null,
+  correlation_id text,
+  dedupe_key text,
+  last_error json
+) with (
+  fillfactor = 90, toast_tuple_target = 512,
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+  autovacuum_vacuum_insert_scale_factor = 1, autovacuum_analyze_scale_factor = 0.2
+);
+create index jobs_ready on tallyman.jobs (stream, pos) where lane is null and pos is not null;
+create index jobs_due on tallyman.jobs (scheduled_at) where lane is null and pos is null;
+create index jobs_in_lane on tallyman.jobs (lane, pos) where lane is not null;
+
+create table tallyman.lanes (
+  id bigint generated always as identity primary key,
+  tenant_id text not null,
+  queue text not null,
+  key text not null check (octet_length(key) between 1 and 256),
+  policy text not null default 'skip' check (policy in ('skip', 'block')),
+  stream integer not null,
+  -- Set while the lane has work that is due. Drawn anew each time it becomes ready: that is what a claim holds.
+  pos bigint,
+  -- Set while the lane's head waits for its time.
+  due_at timestamptz,
+  -- No pending job of this lane has a smaller seq.
+  floor bigint not null default 0,
+  -- A redrive put a job at the head while the lane may be held: whoever lets go must look from floor again.
+  rewound boolean not null default false,
+  blocked_at timestamptz,
+  blocked_by bigint,
+  rested_at timestamptz not null default now(),
+  unique (tenant_id, queue, key)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+create index lanes_ready on tallyman.lanes (stream, pos) where pos is not null;
+create index lanes_due on tallyman.lanes (due_at) where due_at is not null;
+create index lanes_blocked on tallyman.lanes (blocked_at) where blocked_at is not null;
+
+-- A position is held if and only if a row here lists it; only deleting the row, or taking the position out of it,
+-- under the row's lock, frees it. Time decides who may do that; it never frees anything by itself.
+create table tallyman.claims (
+  token bigint primary key,
+  worker text not null,
+  stream integer not null,
+  claimed_at timestamptz not null default clock_timestamp(),
+  renewed_at timestamptz not null default clock_timestamp(),
+  expires_at timestamptz not null,
+  -- The second rule: no heartbeat until here means stuck, however long the lease.
+  stale_at timestamptz not null,
+  positions bigint[] not null,
+  max_pos bigint not null
+) with (fillfactor = 50, toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+-- Kept as they are: to compress them took a fifth of a claim's time.
+alter table tallyman.claims alter column positions set storage external;
+create index claims_of_stream on tallyman.claims (stream, token);
+
+create table tallyman.dedupe_keys (
+  tenant_id text not null,
+  kind text not null,
+  key text not null check (octet_length(key) between 1 and 512),
+  job_id bigint not null,
+  -- How long after the job's end the key is kept; null is as long as history is.
+  keep interval,
+  -- Set when the job has ended; null while it lives.
+  expires_at timestamptz,
+  primary key (tenant_id, kind, key)
+) with (fillfactor = 80);
+create index dedupe_keys_expiring on tallyman.dedupe_keys (expires_at) where expires_at is not null;
+
+create table tallyman.history (
+  id bigint not null,
+  finished_at timestamptz not null,
+  status text not null check (status in ('SUCCEEDED', 'FAILED', 'CANCELLED', 'SUPERSEDED')),
+  -- Tells queue and priority. Streams are never removed.
+  stream integer not null,
+  attempts smallint not null,
+  max_attempts smallint not null,
+  created_at timestamptz not null,
+  scheduled_at timestamptz not null,
+  kind text not null,
+  tenant_id text not null,
+  payload json not null,
+  lane text,
+  seq bigint,
+  worker text,
+  correlation_id text,
+  dedupe_key text,
+  last_error json
+) partition by range (finished_at);
+create index history_id on tallyman.history (id);
+create index history_unhappy on tallyman.history (status, id) where status <> 'SUCCEEDED';
+create table tallyman.history_default partition of tallyman.history default;
+
+-- One list for everything that used up its attempts, whatever part of the system it came from.
+create table tallyman.dead_letters (
+  id bigint primary key,
+  source text not null default 'job',
+  queue text not null,
+  kind text not null,
+  tenant_id text not null,
+  entity_type text not null default 'job',
+  entity_id text not null,
+  priority smallint not null,
+  attempts smallint not null,
+  max_attempts smallint not null,
+  redrives integer not null default 0,
+  created_at timestamptz not null,
+  first_failed_at timestamptz not null,
+  last_failed_at timestamptz not null,
+  payload json not null,
+  lane text,
+  lane_policy text,
+  latest_only boolean not null default false,
+  seq bigint,
+  correlation_id text,
+  dedupe_key text,
+  last_error json
+);
+create index dead_letters_by_kind on tallyman.dead_letters (tenant_id, kind, id);
+
+create table tallyman.kinds (
+  name text primary key,
+  queue text not null,
+  priority smallint not null check (priority between 0 and 3),
+  max_attempts smallint not null,
+  lane_policy text not null,
+  latest_only boolean not null,
+  dedupe_keep interval,
+  registered_at timestamptz not null default now()
+);
+
+create table tallyman.checkpoints (
+  source text primary key check (octet_length(source) between 1 and 256),
+  position json not null,
+  version bigint not null default 1,
+  updated_at timestamptz not null default now()
+);
+
+create table tallyman.schedules (
+  name text primary key check (octet_length(name) between 1 and 200),
+  cron text not null,
+  timezone text not null,
+  kind text not null,
+  payload json not null,
+  tenant_id text not null,
+  options json not null,
+  enabled boolean not null default true,
+  next_run_at timestamptz not null,
+  last_run_at timestamptz,
+  last_job_id bigint
+);
+
+create table tallyman.log_streams (
+  id integer generated always as identity primary key,
+  name text not null unique check (octet_length(name) between 1 and 256),
+  -- Moved only under the row's lock, which is held until the commit: so offsets are dense and in commit order.
+  next_offset bigint not null default 1,
+  -- Entries below this offset were dropped by retention; their keys are in log_keys.
+  first_offset bigint not null default 1
+) with (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
+create table tallyman.log_entries (
+  stream integer not null,
+  "offset" bigint not null,
+  -- Bytes are compared, not words: what a language thinks of the order of keys only costs time.
+  key text collate "C" not null check (octet_length(key) between 1 and 512),
+  digest text not null,
+  appended_at timestamptz not null default clock_timestamp(),
+  payload json not null,
+  primary key (stream, "offset"),
+  -- The key comes first so that a lookup by key alone can use no other index (see log_append).
+  constraint log_entries_key unique (key, stream)
+) with (autovacuum_vacuum_insert_scale_factor = 1);
+
+-- A key is promised for ever, an entry is not: when an entry is trimmed, its key moves here. A key is in exactly one
+-- of the two tables.
+create table tallyman.log_keys (
+  stream integer not null,
+  key text collate "C" not null,
+  "offset" bigint not null,
+  digest text not null,
+  primary key (stream, key)
+);

@@ -1,0 +1,315 @@
+-- Claim: one turn at a stream. The lock on the stream's row is the turn; it lasts a few milliseconds and nobody
+-- waits for a job, only for a turn.
+--
+-- The scan starts at the stream's cursor, past everything that earlier claims took, so its cost does not depend on
+-- how much was done before or lies waiting. A job whose transaction drew a small position but committed late would
+-- stay behind the cursor; a turn with p_late starts at the floor instead and finds it. The floor follows as soon as
+-- every transaction that could still commit below it has ended.
+--
+-- The planner is told not to be clever: a queue's table is empty at one ANALYZE and full at the next, and an index
+-- scan in position order is right for both.
+
+create function tallyman.claim(
+  p_worker text,
+  p_queues text[],
+  p_wants integer[],       -- how many items at the most, for each queue
+  p_total integer,         -- and altogether
+  p_kinds text[],          -- kinds this worker knows
+  p_alone boolean,         -- take one item of a crashed batch, nothing else
+  p_lane_jobs integer,     -- jobs prefetched from a lane
+  p_late boolean,          -- start at the floor
+  p_lease_ms integer,
+  p_stale_ms integer,
+  p_drop bigint[]          -- own claims of which nothing is left
+) returns table (
+  -- A row with a token opens a claim; the items behind it, without one, are the claim's. What can be told from
+  -- another column is left null: every cell costs on both sides.
+  token bigint, stream integer,
+  item_pos bigint, lane bigint, lane_key text,
+  id bigint,                       -- null: item_pos
+  pos bigint,                      -- null: item_pos
+  kind text,
+  tenant_id text,                  -- null: 'default'
+  payload text,
+  attempts smallint,               -- null: 0
+  max_attempts smallint,           -- null: 5
+  correlation_id text,
+  created_at double precision,     -- seconds since 1970: cheaper to write than a date
+  scheduled_at double precision,   -- null: created_at
+  due boolean,                     -- null: true
+  superseded boolean,              -- null: false
+  expired boolean, alone boolean   -- a row of its own, at the end: what the caller should see to
+)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+  v_left integer := p_total;
+  v_left_of integer[] := p_wants;
+  v_stream record;
+  v_queue tallyman.queues;
+  v_q integer;
+  v_start bigint;
+  v_want integer;
+  v_held bigint[];
+  v_claims bigint;
+  v_first_token bigint;
+  v_any_expired boolean := false;
+  v_alone_waits boolean := false;
+  v_xmin xid8;
+  v_xmax xid8;
+  v_token bigint;
+  v_taken integer;
+  v_last bigint;
+  v_floor bigint;
+begin
+  -- A claim that a crash of the server forgets only frees its jobs, so it need not wait for the disk.
+  perform set_config('synchronous_commit', 'off', true);
+  if p_drop is not null then
+    delete from tallyman.claims c where c.token = any (p_drop) and c.worker = p_worker;
+  end if;
+
+  for v_stream in
+    select s.*, array_position(p_queues, s.queue) as q
+      from tallyman.streams s
+     where s.queue = any (p_queues)
+       and case when p_alone then s.variant = 'alone'
+                else s.variant = '' or s.variant = 'alone'
+                  or (s.variant like 'kind:%' and substr(s.variant, 6) = any (p_kinds)) end
+     order by s.priority, array_position(p_queues, s.queue), s.variant
+  loop
+    exit when v_left <= 0;
+    v_q := v_stream.q;
+    v_start := case when p_late then v_stream.floor else v_stream.cursor end;
+
+    -- Relies on claims_of_stream. Before the peek: all that is left may be what a dead worker holds.
+    v_any_expired := v_any_expired or exists (
+      select 1 from tallyman.claims c
+       where c.stream = v_stream.id and c.token >= v_stream.first_token
+         and (c.expires_at <= clock_timestamp() or c.stale_at <= clock_timestamp()));
+
+    -- Without the lock: is there anything at all?
+    continue when v_left_of[v_q] <= 0
+      or not exists (select 1 from tallyman.jobs j
+                      where j.stream = v_stream.id and j.lane is null and j.pos >= v_start)
+     and not exists (select 1 from tallyman.lanes l where l.stream = v_stream.id and l.pos >= v_start);
+
+    if v_stream.variant = 'alone' and not p_alone then
+      v_alone_waits := v_alone_waits or v_stream.cursor = v_start
+        or exists (select 1 from tallyman.jobs j
+                    where j.stream = v_stream.id and j.lane is null and j.pos >= v_stream.cursor)
+        or exists (select 1 from tallyman.lanes l where l.stream = v_stream.id and l.pos >= v_stream.cursor);
+      continue;
+    end if;
+
+    select * into v_queue from tallyman.queues q where q.name = v_stream.queue;
+    continue when v_queue.paused_at is not null;
+
+    select s.*, v_q as q into v_stream from tallyman.streams s where s.id = v_stream.id for update;
+    v_start := case when p_late then v_stream.floor else v_stream.cursor end;
+    v_want := case when p_alone then 1 else least(v_left, v_left_of[v_q]) end;
+    if v_queue.max_running is not null or v_queue.rate_per_second is not null then
+      v_want := least(v_want, tallyman.allowance(v_queue.name));
+      continue when v_want <= 0;
+    end if;
+
+    -- What is held at or above the start. Relies on claims_of_stream.
+    select min(c.token), count(*) into v_first_token, v_claims
+      from tallyman.claims c where c.stream = v_stream.id and c.token >= v_stream.first_token;
+    v_held := null;
+    if v_claims > 0 then
+      select array_agg(p.pos) into v_held
+        from tallyman.claims c, unnest(c.positions) as p (pos)
+       where c.stream = v_stream.id and c.token >= v_stream.first_token and c.max_pos >= v_start
+         and p.pos >= v_start;
+    end if;
+
+    v_xmin := pg_snapshot_xmin(pg_current_snapshot());
+    v_token := nextval('tallyman.tokens');
+    token := v_token;
+    stream := v_stream.id;
+    return next;
+    -- Relies on jobs_ready and lanes_ready, merged by position, and on jobs_in_lane. NOT IN (select …) is looked up in
+    -- a hash; <> ALL (array) would walk the array for every row.
+    return query
+    with item as materialized (
+      (select j.pos as item_pos, j.id, j.kind, j.tenant_id, j.payload::text as payload, j.attempts, j.max_attempts,
+              j.correlation_id, j.created_at, j.scheduled_at, null::bigint as lane, null::text as lane_key,
+              null::bigint as lane_floor
+         from tallyman.jobs j
+        where j.stream = v_stream.id and j.lane is null and j.pos >= v_start
+          and j.pos not in (select unnest(v_held))
+        order by j.pos limit v_want)
+      union all
+      (select l.pos, null, null, null, null, null, null, null, null, null, l.id, l.key, l.floor
+         from tallyman.lanes l
+        where l.stream = v_stream.id and l.pos >= v_start and l.pos not in (select unnest(v_held))
+        order by l.pos limit v_want)
+      order by item_pos limit v_want
+    ), claimed as (
+      insert into tallyman.claims (token, worker, stream, expires_at, stale_at, positions, max_pos)
+      select v_token, p_worker, v_stream.id, clock_timestamp() + p_lease_ms * interval '1 millisecond',
+             clock_timestamp() + p_stale_ms * interval '1 millisecond', array_agg(i.item_pos), max(i.item_pos)
+        from item i having count(*) > 0
+    )
+    select null::bigint, null::integer, i.item_pos, null::bigint, null::text, nullif(i.id, i.item_pos), null::bigint,
+           i.kind, nullif(i.tenant_id, 'default'), i.payload, nullif(i.attempts, 0), nullif(i.max_attempts, 5),
+           i.correlation_id,
+           date_part('epoch', i.created_at), date_part('epoch', nullif(i.scheduled_at, i.created_at)),
+           null::boolean, null::boolean, null::boolean, null::boolean
+      from item i where i.lane is null
+    union all
+    select null, null, i.item_pos, i.lane, i.lane_key, j.id, j.pos, j.kind, j.tenant_id, j.payload::text, j.attempts,
+           j.max_attempts, j.correlation_id, date_part('epoch', j.created_at),
+           date_part('epoch', nullif(j.scheduled_at, j.created_at)), j.scheduled_at <= now(),
+           j.latest_only and exists (select 1 from tallyman.jobs n
+                                      where n.lane = j.lane and n.pos > j.pos and n.kind = j.kind), null, null
+      from item i
+      left join lateral (select * from tallyman.jobs j where j.lane = i.lane and j.pos >= i.lane_floor
+                          order by j.pos limit case when p_alone then 1 else p_lane_jobs end) j on true
+     where i.lane is not null;
+
+    select cardinality(c.positions), c.max_pos into v_taken, v_last from tallyman.claims c where c.token = v_token;
+    v_taken := coalesce(v_taken, 0);
+    v_left := v_left - v_taken;
+    v_left_of[v_q] := v_left_of[v_q] - v_taken;
+    if v_taken > 0 and v_queue.rate_per_second is not null then
+      update tallyman.queues q set rate_tokens = q.rate_tokens - v_taken where q.name = v_queue.name;
+    end if;
+
+    v_floor := v_stream.floor;
+    v_xmax := v_stream.mark_xid;
+    if p_late and (v_xmax is null or v_xmin >= v_xmax) then
+      -- This scan saw everything there will ever be below the mark, as far as it went.
+      v_floor := greatest(v_floor, least(v_stream.mark,
+        case when v_taken < v_want then v_stream.mark else v_last + 1 end));
+      if v_floor >= v_stream.mark then
+        v_xmax := pg_snapshot_xmax(pg_current_snapshot());
+        v_stream.mark := greatest(v_stream.cursor, v_last + 1);
+      end if;
+    end if;
+    update tallyman.streams s
+       set cursor = greatest(s.cursor, v_last + 1), floor = v_floor, mark = v_stream.mark, mark_xid = v_xmax,
+           first_token = coalesce(v_first_token, v_token)
+     where s.id = v_stream.id
+       and (v_taken > 0 or s.floor <> v_floor);
+    exit when p_alone and v_taken > 0;
+  end loop;
+
+  if v_any_expired or v_alone_waits then
+    token := null;
+    stream := null;
+    expired := v_any_expired;
+    alone := v_alone_waits;
+    return next;
+  end if;
+end $$;
+
+-- How many more items a queue with fleet-wide limits may hand out now. Takes the queue's row, so that streams of
+-- one queue cannot both spend the last of it.
+create function tallyman.allowance(p_queue text) returns integer
+language plpgsql as $$
+declare
+  v_queue tallyman.queues;
+  v_allowance double precision := 2147483647;
+  v_tokens double precision;
+begin
+  select * into v_queue from tallyman.queues q where q.name = p_queue for update;
+  if v_queue.rate_per_second is not null then
+    v_tokens := least(coalesce(v_queue.rate_burst, greatest(v_queue.rate_per_second, 1)),
+      v_queue.rate_tokens
+        + v_queue.rate_per_second * extract(epoch from clock_timestamp() - v_queue.rate_refilled_at));
+    update tallyman.queues q set rate_tokens = v_tokens, rate_refilled_at = clock_timestamp() where q.name = p_queue;
+    v_allowance := floor(v_tokens);
+  end if;
+  if v_queue.max_running is not null then
+    v_allowance := least(v_allowance, v_queue.max_running - coalesce((
+      select sum(cardinality(c.positions)) from tallyman.claims c join tallyman.streams s on s.id = c.stream
+       where s.queue = p_queue), 0));
+  end if;
+  return greatest(v_allowance, 0);
+end $$;
+
+-- Puts what has fallen due on its stream: delayed and retried jobs, lanes whose head was waiting.
+-- Answers in how many milliseconds the next one falls due, null for none. Relies on jobs_due and lanes_due.
+create function tallyman.promote(p_limit integer, out promoted integer, out next_due_ms double precision)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  v_lanes integer;
+begin
+  promoted := 0;
+  if exists (select 1 from tallyman.jobs j where j.lane is null and j.pos is null and j.scheduled_at <= now())
+  or exists (select 1 from tallyman.lanes l where l.due_at <= now()) then
+    perform pg_current_xact_id();
+    perform set_config('synchronous_commit', 'off', true);
+    with due as (
+      select j.id from tallyman.jobs j
+       where j.lane is null and j.pos is null and j.scheduled_at <= now()
+       order by j.scheduled_at, j.id limit p_limit for update skip locked
+    ), numbered as (
+      select d.id, nextval('tallyman.positions') as pos from due d
+    )
+    update tallyman.jobs j set pos = n.pos from numbered n where j.id = n.id;
+    get diagnostics promoted = row_count;
+    with due as (
+      select l.id from tallyman.lanes l
+       where l.due_at <= now() order by l.due_at limit p_limit for update skip locked
+    ), numbered as (
+      select d.id, nextval('tallyman.positions') as pos from due d
+    )
+    update tallyman.lanes l set pos = n.pos, due_at = null from numbered n where l.id = n.id;
+    get diagnostics v_lanes = row_count;
+    promoted := promoted + v_lanes;
+  end if;
+  -- greatest() passes over a null, so nothing waiting must not come as far as there: it would read as "due now".
+  select greatest(0, extract(epoch from next.at - clock_timestamp()) * 1000) into next_due_ms
+    from (select least(
+            (select min(j.scheduled_at) from tallyman.jobs j where j.lane is null and j.pos is null),
+            (select min(l.due_at) from tallyman.lanes l where l.due_at is not null)) as at) next
+   where next.at is not null;
+end $$;
+
+-- The heartbeat: everything a worker holds, in one statement. Answers the tokens that it still has.
+create function tallyman.renew(p_worker text, p_lease_ms integer, p_stale_ms integer) returns setof bigint
+language plpgsql as $$
+begin
+  -- A renewal that a crash of the server forgets ends the lease early: safe.
+  perform set_config('synchronous_commit', 'off', true);
+  return query
+  update tallyman.claims c
+     set renewed_at = clock_timestamp(),
+         expires_at = clock_timestamp() + p_lease_ms * interval '1 millisecond',
+         stale_at = clock_timestamp() + p_stale_ms * interval '1 millisecond'
+   where c.worker = p_worker and c.expires_at > clock_timestamp() and c.stale_at > clock_timestamp()
+  returning c.token;
+end $$;
+
+-- Hands back what was claimed and not started. Costs no attempt. The freed positions lie behind the cursor, so the
+-- cursor goes back to them. Lock order: claim before stream, as in recover.
+create function tallyman.release(p_worker text, p_tokens bigint[], p_positions bigint[]) returns void
+language plpgsql as $$
+declare
+  v_claim record;
+  v_lowest bigint;
+begin
+  for v_claim in
+    select c.token, c.stream, c.positions from tallyman.claims c
+     where c.token = any (p_tokens) and c.worker = p_worker order by c.token for update
+  loop
+    select min(r.pos) into v_lowest
+      from unnest(p_tokens, p_positions) as r (token, pos) where r.token = v_claim.token;
+    update tallyman.claims c
+       set positions = array(select p from unnest(v_claim.positions) as p
+                             except
+                             select r.pos from unnest(p_tokens, p_positions) as r (token, pos)
+                              where r.token = v_claim.token)
+     where c.token = v_claim.token;
+    delete from tallyman.claims c where c.token = v_claim.token and cardinality(c.positions) = 0;
+    update tallyman.streams s set cursor = least(s.cursor, v_lowest), floor = least(s.floor, v_lowest)
+     where s.id = v_claim.stream;
+  end loop;
+end $$;

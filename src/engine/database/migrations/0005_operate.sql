@@ -1,0 +1,248 @@
+-- What a person does to jobs, lanes and dead letters, and what keeps the tables small.
+
+-- Whether a claim lists the position. Relies on claims_of_stream.
+create function tallyman.is_held(p_stream integer, p_pos bigint) returns boolean
+language sql stable as $$
+  select exists (select 1 from tallyman.claims c
+                  where c.stream = p_stream and c.max_pos >= p_pos and p_pos = any (c.positions)
+                    and c.expires_at > clock_timestamp() and c.stale_at > clock_timestamp())
+$$;
+
+-- What a job is doing now, over jobs, lanes and claims.
+create view tallyman.live_jobs as
+select j.id, s.queue, s.priority, s.variant, j.kind, j.tenant_id, j.payload, j.attempts, j.max_attempts,
+       j.created_at, j.scheduled_at, j.correlation_id, j.dedupe_key, j.last_error, j.latest_only,
+       l.key as lane, case when j.lane is not null then j.pos end as seq,
+       case when j.lane is null then case when j.pos is not null and tallyman.is_held(j.stream, j.pos) then 'RUNNING' else 'QUEUED' end
+            when l.pos is not null and tallyman.is_held(l.stream, l.pos)
+             and not exists (select 1 from tallyman.jobs e
+                              where e.lane = j.lane and e.pos >= l.floor and e.pos < j.pos) then 'RUNNING'
+            else 'QUEUED' end as status
+  from tallyman.jobs j
+  join tallyman.streams s on s.id = j.stream
+  left join tallyman.lanes l on l.id = j.lane;
+
+-- Cancels a job that has not ended, also one that is running: its worker is told, and whatever it still does about
+-- the job finds nothing. Answers whether there was one.
+create function tallyman.cancel(p_id bigint, p_reason text, p_keep_ms double precision) returns boolean
+language plpgsql as $$
+declare
+  v_found boolean;
+begin
+  with gone as (
+    delete from tallyman.jobs j where j.id = p_id returning j.*
+  ), kept as (
+    insert into tallyman.history
+      (id, finished_at, status, stream, attempts, max_attempts, created_at, scheduled_at, kind, tenant_id,
+       payload, lane, seq, correlation_id, dedupe_key, last_error)
+    select g.id, now(), 'CANCELLED', g.stream, g.attempts, g.max_attempts, g.created_at, g.scheduled_at, g.kind,
+           g.tenant_id, g.payload, (select l.key from tallyman.lanes l where l.id = g.lane),
+           case when g.lane is not null then g.pos end, g.correlation_id, g.dedupe_key,
+           tallyman.error_of(json_build_object('code', 'CANCELLED', 'message', p_reason), g.last_error, g.attempts, null)
+      from gone g
+  ), keys as (
+    update tallyman.dedupe_keys k set expires_at = now() + coalesce(k.keep, p_keep_ms * interval '1 millisecond')
+      from gone g where g.dedupe_key is not null
+       and k.tenant_id = g.tenant_id and k.kind = g.kind and k.key = g.dedupe_key
+  )
+  select count(*) > 0 into v_found from gone;
+  if v_found then
+    perform pg_notify('tallyman_cancel', p_id::text);
+  end if;
+  return v_found;
+end $$;
+
+-- Sends work round again under the id it had: a dead letter, or a job of history that failed or was cancelled.
+-- Attempts start anew; last_error goes on counting the redrives. In a lane it goes to the end, or to the head.
+create function tallyman.redrive(p_id bigint, p_to_head boolean default false) returns boolean
+language plpgsql as $$
+declare
+  v record;
+  v_stream integer;
+  v_lane tallyman.lanes;
+  v_pos bigint;
+  v_error json;
+begin
+  perform pg_current_xact_id();
+  if exists (select 1 from tallyman.jobs j where j.id = p_id) then
+    return false;
+  end if;
+  delete from tallyman.dead_letters d where d.id = p_id and d.source = 'job'
+  returning d.id, d.queue, d.priority, d.kind, d.tenant_id, d.payload, d.max_attempts, d.created_at, d.lane,
+            coalesce(d.lane_policy, 'skip') as policy, d.latest_only, d.correlation_id, d.dedupe_key, d.last_error
+       into v;
+  if not found then
+    delete from tallyman.history h using tallyman.streams s
+     where h.id = p_id and h.status in ('FAILED', 'CANCELLED') and s.id = h.stream
+    returning h.id, s.queue, s.priority, h.kind, h.tenant_id, h.payload, h.max_attempts, h.created_at, h.lane,
+              'skip' as policy, false as latest_only, h.correlation_id, h.dedupe_key, h.last_error
+         into v;
+    if not found then
+      return false;
+    end if;
+  end if;
+  v_error := coalesce(v.last_error::jsonb, '{}') || jsonb_build_object(
+    'redrives', coalesce((v.last_error ->> 'redrives')::integer, 0) + 1);
+  v_stream := tallyman.stream_of(v.queue, v.priority);
+  if v.lane is not null then
+    loop
+      insert into tallyman.lanes (tenant_id, queue, key, policy, stream)
+      values (v.tenant_id, v.queue, v.lane, v.policy, v_stream) on conflict do nothing;
+      select l.* into v_lane from tallyman.lanes l
+       where l.tenant_id = v.tenant_id and l.queue = v.queue and l.key = v.lane for update;
+      exit when found;
+    end loop;
+  end if;
+  if v.lane is not null and p_to_head then
+    v_pos := least(v_lane.floor, coalesce((select min(j.pos) from tallyman.jobs j where j.lane = v_lane.id),
+                                          v_lane.floor)) - 1;
+  else
+    v_pos := nextval('tallyman.positions');
+  end if;
+  insert into tallyman.jobs (id, pos, lane, stream, max_attempts, latest_only, created_at, kind, tenant_id, payload,
+                             correlation_id, dedupe_key, last_error)
+  values (v.id, v_pos, v_lane.id, v_stream, v.max_attempts, v.latest_only, v.created_at, v.kind, v.tenant_id,
+          v.payload, v.correlation_id, v.dedupe_key, v_error);
+  update tallyman.dedupe_keys k set expires_at = null where v.dedupe_key is not null
+     and k.tenant_id = v.tenant_id and k.kind = v.kind and k.key = v.dedupe_key and k.job_id = v.id;
+  if v.lane is not null then
+    update tallyman.lanes l
+       set floor = case when p_to_head then v_pos else l.floor end,
+           rewound = l.rewound or p_to_head,
+           blocked_at = case when not (p_to_head and l.blocked_by = p_id) then l.blocked_at end,
+           blocked_by = case when not (p_to_head and l.blocked_by = p_id) then l.blocked_by end
+     where l.id = v_lane.id;
+    perform tallyman.wake_lane(v_lane.id);
+  end if;
+  perform tallyman.hint(array[v.queue]);
+  return true;
+end $$;
+
+-- Puts a lane that is at rest, or waits for a head that is no longer the head, on its stream. Not a held one.
+-- The caller has the lane's row locked.
+create function tallyman.wake_lane(p_lane bigint) returns void
+language sql as $$
+  select tallyman.rest_lanes(array[l.id], array[l.floor])
+    from tallyman.lanes l where l.id = p_lane and l.pos is null and l.blocked_at is null
+$$;
+
+-- Ends a block: the lane goes on with what waits behind the job that blocked it.
+create function tallyman.unblock(p_lane bigint) returns boolean
+language plpgsql as $$
+declare
+  v_queue text;
+begin
+  perform 1 from tallyman.lanes l where l.id = p_lane for update;
+  update tallyman.lanes l set blocked_at = null, blocked_by = null
+   where l.id = p_lane and l.blocked_at is not null returning l.queue into v_queue;
+  if v_queue is null then
+    return false;
+  end if;
+  perform tallyman.wake_lane(p_lane);
+  perform tallyman.hint(array[v_queue]);
+  return true;
+end $$;
+
+create function tallyman.discard(p_ids bigint[]) returns integer
+language sql as $$
+  with gone as (
+    delete from tallyman.dead_letters d where d.id = any (p_ids) returning d.*
+  ), keys as (
+    update tallyman.dedupe_keys k set expires_at = now()
+      from gone g where g.dedupe_key is not null
+       and k.tenant_id = g.tenant_id and k.kind = g.kind and k.key = g.dedupe_key
+  )
+  select count(*)::integer from gone
+$$;
+
+-- History partitions, one a day, made ahead of time. A day for which rows already lie in the default partition
+-- (nobody was there to make it in time) stays there; purge_history clears it row by row.
+create function tallyman.ensure_history(p_days_ahead integer default 7) returns integer
+language plpgsql as $$
+declare
+  v_day date;
+  v_made integer := 0;
+begin
+  perform pg_advisory_xact_lock(hashtext('tallyman.history'));
+  for v_day in select d::date from generate_series((now() at time zone 'UTC')::date, (now() at time zone 'UTC')::date + p_days_ahead, '1 day') d loop
+    continue when to_regclass(format('tallyman.history_%s', to_char(v_day, 'YYYYMMDD'))) is not null;
+    begin
+      execute format('create table tallyman.history_%s partition of tallyman.history for values from (%L) to (%L)',
+        to_char(v_day, 'YYYYMMDD'), v_day::timestamp at time zone 'UTC', (v_day + 1)::timestamp at time zone 'UTC');
+      v_made := v_made + 1;
+    exception when check_violation then
+      null;
+    end;
+  end loop;
+  return v_made;
+end $$;
+
+-- Drops the days that ended more than p_keep ago. Answers the partitions that were dropped.
+create function tallyman.purge_history(p_keep interval) returns text[]
+language plpgsql as $$
+declare
+  v_name text;
+  v_dropped text[] := '{}';
+begin
+  perform pg_advisory_xact_lock(hashtext('tallyman.history'));
+  for v_name in
+    select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+     where i.inhparent = 'tallyman.history'::regclass and c.relname ~ '^history_[0-9]{8}$'
+       and (to_date(substr(c.relname, 9), 'YYYYMMDD') + 1)::timestamp at time zone 'UTC' <= now() - p_keep
+  loop
+    execute format('drop table tallyman.%I', v_name);
+    v_dropped := v_dropped || v_name;
+  end loop;
+  delete from tallyman.history_default h where h.finished_at <= now() - p_keep;
+  return v_dropped;
+end $$;
+
+-- Keys whose time is past, and lanes that have been at rest for long with nothing in them.
+create function tallyman.purge_leftovers(p_lane_rest interval, p_limit integer, out keys integer, out lanes integer)
+language plpgsql as $$
+begin
+  with gone as (
+    select k.tenant_id, k.kind, k.key from tallyman.dedupe_keys k
+     where k.expires_at <= now() order by k.expires_at limit p_limit for update skip locked
+  )
+  delete from tallyman.dedupe_keys k using gone g
+   where k.tenant_id = g.tenant_id and k.kind = g.kind and k.key = g.key;
+  get diagnostics keys = row_count;
+  with idle as (
+    select l.id from tallyman.lanes l
+     where l.pos is null and l.due_at is null and l.blocked_at is null and l.rested_at <= now() - p_lane_rest
+       and not exists (select 1 from tallyman.jobs j where j.lane = l.id)
+     limit p_limit for update skip locked
+  )
+  delete from tallyman.lanes l using idle i where l.id = i.id;
+  get diagnostics lanes = row_count;
+end $$;
+
+select tallyman.ensure_history(14);
+
+-- Runs a job again: one that ended unhappily from the start; one that waits, now.
+create function tallyman.retry(p_id bigint) returns boolean
+language plpgsql as $$
+declare
+  v_job tallyman.jobs;
+  v_queue text;
+begin
+  perform pg_current_xact_id();
+  select j.* into v_job from tallyman.jobs j where j.id = p_id for update;
+  if not found then
+    return tallyman.redrive(p_id);
+  end if;
+  if v_job.scheduled_at <= now() then
+    return false;
+  end if;
+  select s.queue into v_queue from tallyman.streams s where s.id = v_job.stream;
+  if v_job.lane is null then
+    update tallyman.jobs j set scheduled_at = now(), pos = nextval('tallyman.positions') where j.id = p_id;
+  else
+    perform 1 from tallyman.lanes l where l.id = v_job.lane for update;
+    update tallyman.jobs j set scheduled_at = now() where j.id = p_id;
+    perform tallyman.wake_lane(v_job.lane);
+  end if;
+  perform tallyman.hint(array[v_queue]);
+  return true;
+end $$;

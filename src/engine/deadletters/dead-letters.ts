@@ -1,0 +1,159 @@
+import type { Database } from '../database/database.ts';
+import { TallymanError } from '../errors.ts';
+import { type JobError, type Page, pageOf, requireId } from '../jobs/jobs.ts';
+
+/** Work that used up its attempts, whatever part of the system it came from. */
+export interface DeadLetter {
+  readonly id: string;
+  /** `job`, or the part that buried it. */
+  readonly source: string;
+  readonly queue: string;
+  readonly kind: string;
+  readonly tenantId: string;
+  readonly entityType: string;
+  readonly entityId: string;
+  readonly attempts: number;
+  readonly maxAttempts: number;
+  readonly redrives: number;
+  readonly lane: string | null;
+  readonly payload: unknown;
+  readonly correlationId: string;
+  readonly firstFailedAt: Date;
+  readonly lastFailedAt: Date;
+  readonly lastError: JobError | null;
+}
+
+export interface DeadLetterFilter {
+  readonly queue?: string;
+  readonly kind?: string;
+  readonly tenantId?: string;
+  readonly lane?: string;
+  readonly errorCode?: string;
+  readonly entityType?: string;
+  readonly entityId?: string;
+  /** A text to be found in the last error's message. */
+  readonly search?: string;
+}
+
+export interface RedriveOptions {
+  /** In a lane: to its head instead of its end. Unblocks a lane that this very job had blocked. */
+  readonly toHead?: boolean;
+}
+
+const columns = `id, source, queue, kind, tenant_id as "tenantId", entity_type as "entityType",
+  entity_id as "entityId", attempts, max_attempts as "maxAttempts", redrives, lane, payload,
+  coalesce(correlation_id, id::text) as "correlationId", first_failed_at as "firstFailedAt",
+  last_failed_at as "lastFailedAt", last_error as "lastError"`;
+
+/** Ids redriven or discarded in one transaction, so that a filter that matches a million holds no lock for long. */
+const bite = 500;
+
+export class DeadLetters {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  async get(id: string): Promise<DeadLetter | undefined> {
+    requireId(id);
+    const { rows } = await this.#database.query<DeadLetter>(
+      `select ${columns} from tallyman.dead_letters where id = $1`,
+      [id],
+    );
+    return rows[0];
+  }
+
+  /** Newest first. */
+  async list(
+    filter: DeadLetterFilter = {},
+    page: { readonly limit?: number; readonly cursor?: string } = {},
+  ): Promise<Page<DeadLetter>> {
+    const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
+    if (page.cursor !== undefined) requireId(page.cursor);
+    const { where, values } = conditions(filter);
+    const cursor = `($${values.push(page.cursor ?? null)}::bigint is null or id < $${values.length}::bigint)`;
+    const { rows } = await this.#database.query<DeadLetter>(
+      `select ${columns} from tallyman.dead_letters where ${where} and ${cursor}
+        order by id desc limit $${values.push(limit + 1)}`,
+      values,
+    );
+    return pageOf(rows, limit);
+  }
+
+  /** Sends one round again, with its attempts at zero, under the id it had. */
+  async redrive(id: string, options: RedriveOptions = {}): Promise<void> {
+    requireId(id);
+    const { rows } = await this.#database.query<{ done: boolean }>(
+      'select tallyman.redrive($1, $2) as done',
+      [id, options.toHead ?? false],
+    );
+    if (!rows[0]?.done)
+      throw new TallymanError('NOT_FOUND', `there is no dead letter ${id} that can be redriven`);
+  }
+
+  /** Sends everything round again that the filter matches, oldest first; answers how many. */
+  async redriveAll(
+    filter: DeadLetterFilter,
+    options: RedriveOptions & { readonly onProgress?: (done: number) => void } = {},
+  ): Promise<number> {
+    return this.#eachBite(
+      filter,
+      `select count(*) filter (where tallyman.redrive(id, ${options.toHead === true})) as n from unnest($1::bigint[]) id`,
+      options.onProgress,
+    );
+  }
+
+  /** Throws away for good. Answers how many there were. */
+  async discard(ids: readonly string[]): Promise<number> {
+    for (const id of ids) requireId(id);
+    const { rows } = await this.#database.query<{ n: number }>('select tallyman.discard($1) as n', [ids]);
+    return rows[0]?.n ?? 0;
+  }
+
+  async discardAll(
+    filter: DeadLetterFilter,
+    options: { readonly onProgress?: (done: number) => void } = {},
+  ): Promise<number> {
+    return this.#eachBite(filter, 'select tallyman.discard($1) as n', options.onProgress);
+  }
+
+  /** Only what is there now: a job that dies again while this runs is not taken twice. */
+  async #eachBite(
+    filter: DeadLetterFilter,
+    statement: string,
+    onProgress?: (done: number) => void,
+  ): Promise<number> {
+    const { where, values } = conditions(filter);
+    const { rows } = await this.#database.query<{ id: string }>(
+      `select id from tallyman.dead_letters where ${where} order by id`,
+      values,
+    );
+    let done = 0;
+    for (let i = 0; i < rows.length; i += bite) {
+      const ids = rows.slice(i, i + bite).map((row) => row.id);
+      const answer = await this.#database.query<{ n: string }>(statement, [ids]);
+      done += Number(answer.rows[0]?.n ?? 0);
+      onProgress?.(done);
+    }
+    return done;
+  }
+}
+
+function conditions(filter: DeadLetterFilter): { where: string; values: unknown[] } {
+  const values: unknown[] = [];
+  const parts = ['true'];
+  const equal = (expression: string, value: unknown): void => {
+    if (value !== undefined) parts.push(`${expression} = $${values.push(value)}`);
+  };
+  equal('queue', filter.queue);
+  equal('kind', filter.kind);
+  equal('tenant_id', filter.tenantId);
+  equal('lane', filter.lane);
+  equal('entity_type', filter.entityType);
+  equal('entity_id', filter.entityId);
+  equal(`last_error ->> 'code'`, filter.errorCode);
+  if (filter.search !== undefined)
+    parts.push(`position(lower($${values.push(filter.search)}) in lower(last_error ->> 'message')) > 0`);
+  return { where: parts.join(' and '), values };
+}

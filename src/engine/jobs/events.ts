@@ -1,0 +1,39 @@
+import type { ClaimedJob } from './claim.ts';
+
+/** What an observer is told about a job. */
+export interface JobEvent {
+  readonly id: string;
+  readonly kind: string;
+  readonly tenantId: string;
+  readonly lane: string | undefined;
+  readonly attempt: number;
+  readonly durationMs: number;
+}
+
+/** Events of a worker. Listeners must be quick and must not throw; they run on the hot path. */
+export interface WorkerEvents {
+  started: [JobEvent];
+  /** Confirmed in the database. */
+  succeeded: [JobEvent];
+  superseded: [JobEvent];
+  retried: [JobEvent & { readonly error: string; readonly delayMs: number }];
+  failed: [JobEvent & { readonly error: string }];
+  dead: [JobEvent & { readonly error: string }];
+  /** The job went to somebody else while it ran here, or was cancelled; its result was discarded. */
+  discarded: [JobEvent & { readonly reason: string }];
+  claimed: [{ readonly items: number; readonly durationMs: number }];
+  recovered: [{ readonly worker: string; readonly freed: number; readonly counted: string | undefined }];
+  unknownKind: [{ readonly kind: string }];
+  error: [Error];
+}
+
+export function toEvent(job: ClaimedJob): JobEvent {
+  return {
+    id: job.id,
+    kind: job.kind,
+    tenantId: job.tenantId,
+    lane: job.lane?.key,
+    attempt: job.attempts + 1,
+    durationMs: job.startedAt === 0 ? 0 : performance.now() - job.startedAt,
+  };
+}

@@ -1,0 +1,141 @@
+import { TallymanError } from '../errors.ts';
+import type { JobContext } from './context.ts';
+import type { StandardSchema } from './standard-schema.ts';
+
+/** 0 critical, 1 high, 2 normal, 3 low. */
+export type Priority = 0 | 1 | 2 | 3;
+
+/** What a lane does when a job of it is buried or fails for good: wait for a person, or go on. */
+export type LanePolicy = 'block' | 'skip';
+
+/** How long to wait after failed attempt `n` (1, 2, …), in milliseconds, before jitter. */
+export type Backoff = (attempt: number) => number;
+
+export interface KindDefinition<Payload> {
+  /** Names the handler; written into every job. */
+  readonly name: string;
+  /** Checked at enqueue and again before the handler. Anything that speaks Standard Schema, such as Zod. */
+  readonly schema?: StandardSchema<Payload>;
+  /** Default `default`. */
+  readonly queue?: string;
+  /** Default 2. */
+  readonly priority?: Priority;
+  readonly retry?: {
+    /** Runs before a job becomes a dead letter. Default 5. */
+    readonly maxAttempts?: number;
+    /** Default `min(1024, 2^n)` seconds. */
+    readonly backoff?: Backoff;
+  };
+  /** After this the handler's signal fires and the attempt counts as failed. Default: none. */
+  readonly timeoutMs?: number;
+  readonly lane?: {
+    /** The lane of a payload; an enqueue may name another. Default: none. */
+    readonly key?: (payload: Payload) => string;
+    /** Default `skip`. */
+    readonly policy?: LanePolicy;
+    /** Older jobs of this kind waiting in the lane end as SUPERSEDED without being run. Default false. */
+    readonly latestOnly?: boolean;
+  };
+  /** How long after its job has ended a dedupe key is kept. Default: as long as history. */
+  readonly dedupe?: { readonly keep: 'forever' | { readonly ms: number } };
+  readonly handler: Handler<Payload>;
+}
+
+export type Handler<Payload> = (payload: Payload, context: JobContext) => unknown;
+
+/** A definition with its defaults filled in. Make one with `defineKind`. */
+export interface Kind<Payload = unknown> {
+  readonly name: string;
+  readonly schema: StandardSchema<Payload> | undefined;
+  readonly queue: string;
+  readonly priority: Priority;
+  readonly maxAttempts: number | undefined;
+  readonly backoff: Backoff;
+  readonly timeoutMs: number | undefined;
+  readonly laneKey: ((payload: Payload) => string) | undefined;
+  readonly lanePolicy: LanePolicy;
+  readonly latestOnly: boolean;
+  /** Interval text for Postgres; null is "as long as history". */
+  readonly dedupeKeep: string | null;
+  readonly handler: Handler<Payload>;
+}
+
+/** Kinds of any payload, as a worker takes them. The payload's type is the business of each handler alone. */
+// biome-ignore lint/suspicious/noExplicitAny: a list of kinds with different payloads has no other common type
+export type AnyKind = Kind<any>;
+
+export const defaultBackoff: Backoff = (attempt) => Math.min(1024, 2 ** attempt) * 1000;
+
+/**
+ * One kind of job: its payload, its place, how it is retried, and its handler, in one definition.
+ *
+ * @example
+ * const greet = defineKind({
+ *   name: 'greet',
+ *   schema: z.object({ name: z.string() }),
+ *   handler: async ({ name }) => console.log(`Hello ${name}`),
+ * });
+ */
+export function defineKind<Payload = unknown>(definition: KindDefinition<Payload>): Kind<Payload> {
+  const { name, queue = 'default', priority = 2, retry = {}, timeoutMs, lane = {} } = definition;
+  requireText(name, `kind name`, 128);
+  requireText(queue, `queue of kind "${name}"`, 128);
+  requirePriority(priority);
+  if (retry.maxAttempts !== undefined)
+    requireWhole(retry.maxAttempts, `maxAttempts of kind "${name}"`, 1, 1000);
+  if (timeoutMs !== undefined) requireWhole(timeoutMs, `timeoutMs of kind "${name}"`, 1, 2 ** 31 - 1);
+  if (typeof definition.handler !== 'function')
+    throw new TallymanError('BAD_OPTION', `kind "${name}" has no handler function`);
+  return {
+    name,
+    schema: definition.schema,
+    queue,
+    priority,
+    maxAttempts: retry.maxAttempts,
+    backoff: retry.backoff ?? defaultBackoff,
+    timeoutMs,
+    laneKey: lane.key,
+    lanePolicy: lane.policy ?? 'skip',
+    latestOnly: lane.latestOnly ?? false,
+    dedupeKeep: dedupeInterval(definition.dedupe),
+    handler: definition.handler,
+  };
+}
+
+function dedupeInterval(dedupe: KindDefinition<unknown>['dedupe']): string | null {
+  if (!dedupe) return null;
+  return dedupe.keep === 'forever' ? '10000 years' : `${dedupe.keep.ms} milliseconds`;
+}
+
+export function requireText(value: unknown, what: string, maxBytes: number): asserts value is string {
+  if (typeof value !== 'string' || value.length === 0)
+    throw new TallymanError(
+      'BAD_OPTION',
+      `${what} must be a text that is not empty, got ${JSON.stringify(value)}`,
+    );
+  const bytes = Buffer.byteLength(value);
+  if (bytes > maxBytes)
+    throw new TallymanError('BAD_OPTION', `${what} must be at most ${maxBytes} bytes, got ${bytes}`);
+  if (value.includes('\0')) throw new TallymanError('BAD_OPTION', `${what} must not contain a NUL character`);
+}
+
+export function requireWhole(
+  value: unknown,
+  what: string,
+  min: number,
+  max: number,
+): asserts value is number {
+  if (!Number.isInteger(value) || (value as number) < min || (value as number) > max)
+    throw new TallymanError(
+      'BAD_OPTION',
+      `${what} must be a whole number from ${min} to ${max}, got ${String(value)}`,
+    );
+}
+
+export function requirePriority(value: unknown): asserts value is Priority {
+  if (value !== 0 && value !== 1 && value !== 2 && value !== 3)
+    throw new TallymanError(
+      'BAD_OPTION',
+      `priority must be 0 (critical), 1, 2 or 3 (low), got ${String(value)}`,
+    );
+}

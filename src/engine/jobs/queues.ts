@@ -1,0 +1,94 @@
+import type { Database } from '../database/database.ts';
+import { TallymanError } from '../errors.ts';
+import { requireText } from './kind.ts';
+
+export interface Queue {
+  readonly name: string;
+  readonly paused: boolean;
+  readonly pausedAt: Date | null;
+  /** Fleet-wide limits; null is none. */
+  readonly maxRunning: number | null;
+  readonly ratePerSecond: number | null;
+  readonly rateBurst: number | null;
+  readonly ready: number;
+  readonly running: number;
+  /** Delayed, or waiting for a retry. */
+  readonly waiting: number;
+  readonly oldestReadyAt: Date | null;
+}
+
+export interface QueueLimits {
+  /** Items of this queue that may be in workers' hands at once, over the whole fleet. */
+  readonly maxRunning?: number | null;
+  /** Starts a second over the whole fleet. */
+  readonly ratePerSecond?: number | null;
+  /** How many may start at once after a quiet time. Default: one second's worth. */
+  readonly rateBurst?: number | null;
+}
+
+export class Queues {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  async list(): Promise<readonly Queue[]> {
+    const { rows } = await this.#database.query<Queue>(
+      `select q.name, q.paused_at is not null as paused, q.paused_at as "pausedAt", q.max_running as "maxRunning",
+              q.rate_per_second as "ratePerSecond", q.rate_burst as "rateBurst",
+              coalesce(j.ready, 0)::integer as ready, coalesce(j.running, 0)::integer as running,
+              coalesce(j.waiting, 0)::integer as waiting, j.oldest as "oldestReadyAt"
+         from tallyman.queues q
+         left join (select queue,
+                           count(*) filter (where status = 'RUNNING') as running,
+                           count(*) filter (where status = 'QUEUED' and scheduled_at <= now()) as ready,
+                           count(*) filter (where status = 'QUEUED' and scheduled_at > now()) as waiting,
+                           min(scheduled_at) filter (where status = 'QUEUED' and scheduled_at <= now()) as oldest
+                      from tallyman.live_jobs group by queue) j on j.queue = q.name
+        order by q.name`,
+    );
+    return rows;
+  }
+
+  /** No worker claims from it any more. What runs, runs on. */
+  async pause(name: string): Promise<void> {
+    await this.#update(name, 'paused_at = coalesce(paused_at, now())');
+  }
+
+  async resume(name: string): Promise<void> {
+    await this.#update(name, 'paused_at = null');
+    await this.#database.query('select tallyman.hint($1)', [[name]]);
+  }
+
+  /** Sets fleet-wide limits. The queue is made if it does not exist; null takes a limit away. */
+  async configure(name: string, limits: QueueLimits): Promise<void> {
+    requireText(name, 'queue', 128);
+    for (const [key, value] of Object.entries(limits))
+      if (value !== null && value !== undefined && !(value > 0))
+        throw new TallymanError('BAD_OPTION', `${key} must be above zero or null, got ${value}`);
+    await this.#database.query(
+      `insert into tallyman.queues (name, max_running, rate_per_second, rate_burst) values ($1, $2, $3, $4)
+       on conflict (name) do update set
+         max_running = case when $5 then excluded.max_running else queues.max_running end,
+         rate_per_second = case when $6 then excluded.rate_per_second else queues.rate_per_second end,
+         rate_burst = case when $7 then excluded.rate_burst else queues.rate_burst end`,
+      [
+        name,
+        limits.maxRunning ?? null,
+        limits.ratePerSecond ?? null,
+        limits.rateBurst ?? null,
+        limits.maxRunning !== undefined,
+        limits.ratePerSecond !== undefined,
+        limits.rateBurst !== undefined,
+      ],
+    );
+  }
+
+  async #update(name: string, change: string): Promise<void> {
+    const { rowCount } = await this.#database.query(`update tallyman.queues set ${change} where name = $1`, [
+      name,
+    ]);
+    if (rowCount === 0) throw new TallymanError('NOT_FOUND', `there is no queue "${name}"`);
+  }
+}

@@ -1,0 +1,459 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { EventEmitter } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type pg from 'pg';
+import { Batcher } from '../batching/batcher.ts';
+import { type Database, isConnectionError } from '../database/database.ts';
+import { LeaseLostError, messageOf, PermanentError, TallymanError } from '../errors.ts';
+import { type Claim, type ClaimAnswer, type ClaimedItem, ClaimedJob, type LaneRun } from './claim.ts';
+import { type ContextHost, RunningContext } from './context.ts';
+import type { EnqueueOptions, Enqueuer } from './enqueue.ts';
+import { toEvent, type WorkerEvents } from './events.ts';
+import { type Failure, type FailureOutcome, reportFailures, toFailure } from './failures.ts';
+import type { AnyKind, Kind, Priority } from './kind.ts';
+import type { Prefetch } from './prefetch.ts';
+import { Settler } from './settle.ts';
+import { type Checked, check } from './standard-schema.ts';
+
+/** The job whose handler is running, for whoever enqueues from within it. */
+export const runningJob = new AsyncLocalStorage<ClaimedJob>();
+
+export interface RunnerOptions {
+  readonly database: Database;
+  readonly enqueuer: Enqueuer;
+  readonly worker: string;
+  readonly kinds: ReadonlyMap<string, AnyKind>;
+  readonly concurrency: number;
+  readonly keepMs: number;
+  readonly prefetch: Prefetch;
+  /** There is room for more. */
+  readonly onRoom: () => void;
+  /** The lane was let go, or lost. */
+  readonly onLaneGone: (lane: LaneRun) => void;
+}
+
+/**
+ * Runs what the worker has claimed, `concurrency` items at a time. A free job is an item; so is a lane, whose jobs
+ * run one after another in its slot.
+ *
+ *   ready ──▶ running ──▶ settler (success) ──▶ confirmed
+ *                    └──▶ failures (throw, timeout) ──▶ again later · FAILED · DEAD_LETTER
+ *
+ * Each attempt has one outcome; what a handler does after its timeout or after losing its lease is ignored.
+ */
+export class Runner implements ContextHost {
+  readonly events = new EventEmitter<WorkerEvents>();
+  readonly settler: Settler;
+  readonly streams = new Map<number, { queue: string; priority: Priority }>();
+  readonly #options: RunnerOptions;
+  readonly #failures: Batcher<Failure, FailureOutcome>;
+  readonly #claims = new Map<string, Claim>();
+  readonly #running = new Set<ClaimedJob>();
+  readonly #heldOf = new Map<string, number>();
+  readonly #unknown: ClaimedItem[] = [];
+  #unknownBefore: ReadonlySet<string> = new Set();
+  #strays: string[] = [];
+  #ready: ClaimedItem[] = [];
+  #readyHead = 0;
+  #slots = 0;
+  #jobs = 0;
+  #failing = 0;
+  #sweeper: NodeJS.Timeout | undefined;
+
+  constructor(options: RunnerOptions) {
+    this.#options = options;
+    this.events.on('error', () => {});
+    this.settler = new Settler(options.database, options.worker, options.keepMs, {
+      onLost: (claims) => this.lose(claims, 'its lease was taken over'),
+      onSettled: (jobs) => this.#settled(jobs),
+      onError: (error) => this.events.emit('error', error as Error),
+    });
+    this.#failures = new Batcher({
+      send: (failures) => this.#report(failures),
+      maxBatch: 500,
+      maxInFlight: 1,
+    });
+    if ([...options.kinds.values()].some((kind) => kind.timeoutMs !== undefined)) {
+      this.#sweeper = setInterval(() => this.#endOverdue(), 100);
+      this.#sweeper.unref();
+    }
+  }
+
+  /** Jobs in hand that have no outcome yet, those of lanes included. */
+  get held(): number {
+    return this.#jobs;
+  }
+
+  heldOf(queue: string): number {
+    return this.#heldOf.get(queue) ?? 0;
+  }
+
+  /** Nothing in hand, nothing on its way to the database. */
+  get quiet(): boolean {
+    return this.#slots === 0 && this.#jobs === 0 && this.#failing === 0 && !this.settler.busy;
+  }
+
+  take(answer: Pick<ClaimAnswer, 'claims' | 'items'>): void {
+    for (const claim of answer.claims) this.#claims.set(claim.token, claim);
+    for (const item of answer.items) {
+      this.#count(item, 1);
+      this.#jobs += jobsIn(item);
+      this.#ready.push(item);
+    }
+    this.pump();
+  }
+
+  pump(): void {
+    const { concurrency } = this.#options;
+    while (this.#slots < concurrency && this.#readyHead < this.#ready.length) {
+      const item = this.#ready[this.#readyHead] as ClaimedItem;
+      this.#readyHead += 1;
+      this.#slots += 1;
+      if (item instanceof ClaimedJob) this.#start(item);
+      else this.#advance(item);
+    }
+    if (this.#readyHead > 0 && this.#readyHead === this.#ready.length) {
+      this.#ready = [];
+      this.#readyHead = 0;
+    }
+    this.#options.onRoom();
+  }
+
+  // ── one attempt ────────────────────────────────────────────────────────────────────────────────────────────
+
+  #start(job: ClaimedJob): void {
+    if (job.claim.lost || job.ended) return this.#leave(job);
+    const kind = this.#options.kinds.get(job.kind);
+    if (!kind) {
+      job.ended = true;
+      this.#unknown.push(job.lane ?? job);
+      return this.#free(job.lane ?? job);
+    }
+    if (job.superseded) {
+      job.ended = true;
+      this.settler.complete(job, 'SUPERSEDED');
+      return this.#after(job);
+    }
+    this.#running.add(job);
+    job.startedAt = performance.now();
+    if (this.events.listenerCount('started') > 0) this.events.emit('started', toEvent(job));
+    let result: unknown;
+    try {
+      const payload: unknown = JSON.parse(job.payload);
+      const checked = kind.schema && check(kind.schema, payload);
+      if (checked instanceof Promise) result = checked.then((c) => this.#call(kind, job, accepted(kind, c)));
+      else result = this.#call(kind, job, checked ? accepted(kind, checked) : payload);
+    } catch (error) {
+      return this.#failed(job, kind, error);
+    }
+    if (result === null || typeof result !== 'object' || !('then' in result)) return this.#succeeded(job);
+    (result as Promise<unknown>).then(
+      () => {
+        this.#succeeded(job);
+        this.pump();
+      },
+      (error: unknown) => {
+        this.#failed(job, kind, error);
+        this.pump();
+      },
+    );
+  }
+
+  #call(kind: AnyKind, job: ClaimedJob, payload: unknown): unknown {
+    return runningJob.run(job, kind.handler, payload, new RunningContext(job, this));
+  }
+
+  #succeeded(job: ClaimedJob): void {
+    if (job.ended) return;
+    this.#ended(job);
+    if (job.committed) {
+      if (!job.lane) this.settler.dealtWith(job.claim);
+      this.#settled([job]);
+    } else {
+      this.settler.complete(job);
+    }
+    this.#after(job);
+  }
+
+  #failed(job: ClaimedJob, kind: AnyKind, thrown: unknown): void {
+    if (job.ended) return;
+    if (job.committed) {
+      this.#options.database.logger.warn(
+        { job: job.id, kind: job.kind, error: messageOf(thrown) },
+        'a handler threw after its commit; the job is done all the same',
+      );
+      return this.#succeeded(job);
+    }
+    this.#ended(job);
+    this.#failing += 1;
+    const failure = toFailure(job, thrown, kind.backoff);
+    void (job.lane ? this.#failInLane(failure, job.lane) : this.#failFree(failure)).finally(() => {
+      this.#failing -= 1;
+      this.#options.onRoom();
+    });
+    this.#free(job.lane ?? job);
+  }
+
+  /** The attempt has its outcome. */
+  #ended(job: ClaimedJob): void {
+    job.ended = true;
+    this.#running.delete(job);
+    this.#options.prefetch.took(performance.now() - job.startedAt);
+  }
+
+  /** Goes on behind a job that has ended: with the next of its lane, or by freeing the slot. */
+  #after(job: ClaimedJob): void {
+    if (!job.lane) return this.#free(job);
+    this.#jobs -= 1;
+    job.lane.ended += 1;
+    this.#advance(job.lane);
+  }
+
+  // ── lanes ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+  #advance(lane: LaneRun): void {
+    const job = lane.jobs[lane.next];
+    if (job && !lane.claim.lost) {
+      lane.next += 1;
+      return this.#start(job);
+    }
+    const last = lane.jobs[lane.next - 1];
+    if (last) lane.floor = after(last.pos);
+    this.settler.letGo(lane);
+    this.#free(lane);
+  }
+
+  /** Skips a job that is no longer ours to run. */
+  #leave(job: ClaimedJob): void {
+    if (!job.lane) this.settler.dealtWith(job.claim);
+    this.#after(job);
+  }
+
+  #free(item: ClaimedItem): void {
+    this.#slots -= 1;
+    this.#jobs -= jobsIn(item);
+    this.#count(item, -1);
+    if (!(item instanceof ClaimedJob)) this.#options.onLaneGone(item);
+  }
+
+  #count(item: ClaimedItem, by: 1 | -1): void {
+    const queue = this.streams.get(item.claim.stream)?.queue ?? '';
+    this.#heldOf.set(queue, (this.#heldOf.get(queue) ?? 0) + by);
+  }
+
+  // ── outcomes ───────────────────────────────────────────────────────────────────────────────────────────────
+
+  #settled(jobs: readonly ClaimedJob[]): void {
+    for (const event of ['succeeded', 'superseded'] as const) {
+      if (this.events.listenerCount(event) === 0) continue;
+      for (const job of jobs)
+        if (job.superseded === (event === 'superseded')) this.events.emit(event, toEvent(job));
+    }
+    this.#forgetDone();
+    this.#options.onRoom();
+  }
+
+  #forgetDone(): void {
+    for (const [token, claim] of this.#claims) if (claim.left === 0 || claim.lost) this.#claims.delete(token);
+  }
+
+  async #failFree(failure: Failure): Promise<void> {
+    this.#tell(failure, await this.#failures.add(failure));
+    this.settler.dealtWith(failure.job.claim);
+  }
+
+  /** What came before in the lane must be confirmed first; then the head waits, or the lane goes on or blocks. */
+  async #failInLane(failure: Failure, lane: LaneRun): Promise<void> {
+    await this.settler.laneConfirmed(lane);
+    const [outcome = 'LOST'] = await this.#report([failure]);
+    this.#tell(failure, outcome);
+    lane.floor = outcome === 'QUEUED' ? failure.job.pos : after(failure.job.pos);
+    this.settler.letGo(lane);
+  }
+
+  /** Tries until it is known. Repeating is safe: a failure that was counted is no longer at that position. */
+  async #report(failures: readonly Failure[]): Promise<FailureOutcome[]> {
+    const { database, worker, keepMs } = this.#options;
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return await reportFailures(database, worker, keepMs, failures);
+      } catch (error) {
+        this.events.emit('error', error as Error);
+        if (failures.every(({ job }) => job.claim.lost)) return failures.map(() => 'LOST');
+        await sleep(Math.min(2000, 20 * 2 ** attempt));
+      }
+    }
+  }
+
+  #tell(failure: Failure, outcome: FailureOutcome): void {
+    const event = { ...toEvent(failure.job), error: failure.error.message };
+    if (outcome === 'QUEUED') this.events.emit('retried', { ...event, delayMs: failure.delayMs });
+    else if (outcome === 'FAILED') this.events.emit('failed', event);
+    else if (outcome === 'DEAD_LETTER') this.events.emit('dead', event);
+    else this.events.emit('discarded', { ...event, reason: outcome === 'LOST' ? 'lease lost' : 'cancelled' });
+    if (outcome === 'LOST') this.lose([failure.job.claim], 'its lease was taken over');
+  }
+
+  // ── leases ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** Ends every claim that a heartbeat, begun after it was taken, no longer found. */
+  renewed(tokens: ReadonlySet<string>, startedAt: number): void {
+    this.lose(
+      [...this.#claims.values()].filter((c) => c.left > 0 && c.takenAt < startedAt && !tokens.has(c.token)),
+      'its lease ran out',
+    );
+    const unknown = [...tokens].filter((token) => !this.#claims.has(token));
+    this.#strays = unknown.filter((token) => this.#unknownBefore.has(token));
+    this.#unknownBefore = new Set(unknown);
+  }
+
+  /**
+   * Tokens that two heartbeats in a row renewed and nobody here knows. (After one it may be a claim that has just been
+   * made, or one that is done and about to be dropped.)
+   */
+  takeStrays(): string[] {
+    return this.#strays.splice(0).filter((token) => !this.#claims.has(token));
+  }
+
+  lose(claims: readonly Claim[], why: string): void {
+    for (const claim of claims) {
+      if (claim.lost) continue;
+      claim.lost = true;
+      for (const job of claim.jobs) {
+        if (job.startedAt > 0 && this.#running.has(job)) {
+          job.abort(new LeaseLostError(`job ${job.id}: ${why}`));
+          this.events.emit('discarded', { ...toEvent(job), reason: why });
+        }
+      }
+    }
+  }
+
+  cancel(jobId: string): void {
+    for (const claim of this.#claims.values())
+      for (const job of claim.jobs)
+        if (job.id === jobId) {
+          if (this.#running.has(job)) job.abort(new TallymanError('CANCELLED', `job ${jobId} was cancelled`));
+          else job.ended = true;
+        }
+  }
+
+  #endOverdue(): void {
+    const now = performance.now();
+    for (const job of this.#running) {
+      const kind = this.#options.kinds.get(job.kind);
+      if (kind?.timeoutMs === undefined || now - job.startedAt < kind.timeoutMs) continue;
+      const error = new TallymanError('TIMEOUT', `ran longer than ${kind.timeoutMs} ms`);
+      job.abort(error);
+      this.#failed(job, kind, error);
+    }
+    this.pump();
+  }
+
+  /** Items whose kind nobody here knows, since the last time asked. */
+  takeUnknown(): ClaimedItem[] {
+    return this.#unknown.splice(0);
+  }
+
+  /** They could not be handed over; to be tried again. */
+  returnUnknown(items: readonly ClaimedItem[]): void {
+    this.#unknown.push(...items);
+  }
+
+  /** The item left this worker's hands by other means than a settle. */
+  gone(item: ClaimedItem): void {
+    this.settler.dealtWith(item.claim);
+  }
+
+  /** What is claimed and not started; it is no longer run. */
+  takeWaiting(): ClaimedItem[] {
+    const items = this.#ready.slice(this.#readyHead);
+    this.#ready = [];
+    this.#readyHead = 0;
+    for (const item of items) {
+      this.#count(item, -1);
+      this.#jobs -= jobsIn(item);
+    }
+    return items;
+  }
+
+  /** Gives up on what still runs: its signal fires, its outcome no longer counts. */
+  takeRunning(): ClaimedItem[] {
+    return [...this.#running].map((job) => {
+      job.ended = true;
+      this.#running.delete(job);
+      job.abort(new LeaseLostError(`job ${job.id}: the worker is stopping`));
+      return job.lane ?? job;
+    });
+  }
+
+  stop(): void {
+    clearInterval(this.#sweeper);
+  }
+
+  // ── what a handler may ask ─────────────────────────────────────────────────────────────────────────────────
+
+  streamOf(job: ClaimedJob) {
+    return this.streams.get(job.claim.stream) ?? { queue: '', priority: 2 as Priority };
+  }
+
+  async commit<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
+    if (job.ended || job.claim.lost) throw new LeaseLostError(`job ${job.id} is no longer this worker's`);
+    if (job.committed) throw new TallymanError('ALREADY_COMMITTED', `job ${job.id} has already committed`);
+    // In a lane the effect of this job must not become durable before the end of the one before it.
+    if (job.lane) await this.settler.laneConfirmed(job.lane);
+    let result: { value: T } | undefined;
+    try {
+      await this.#options.database.transaction(async (tx) => {
+        result = { value: await work(tx) };
+        if (!(await this.settler.completeWithin(tx, job)))
+          throw new LeaseLostError(
+            `job ${job.id}: its lease was taken over, or it was cancelled; nothing was written`,
+          );
+      });
+    } catch (error) {
+      if (!result || !isConnectionError(error) || !(await this.#wasCommitted(job))) throw error;
+    }
+    job.committed = true;
+    return (result as { value: T }).value;
+  }
+
+  /** The connection went while the commit was under way: look whether it happened. */
+  async #wasCommitted(job: ClaimedJob): Promise<boolean> {
+    for (let attempt = 0; attempt < 10; attempt += 1) {
+      try {
+        const { rows } = await this.#options.database.query<{ done: boolean }>(
+          `select not exists (select 1 from tallyman.jobs j where j.id = $1 and j.pos = $2)
+              and exists (select 1 from tallyman.claims c where c.token = $3 and c.worker = $4)
+              and not exists (select 1 from tallyman.history h where h.id = $1 and h.status = 'CANCELLED') as done`,
+          [job.id, job.pos, job.claim.token, this.#options.worker],
+        );
+        return rows[0]?.done === true;
+      } catch {
+        await sleep(Math.min(2000, 50 * 2 ** attempt));
+      }
+    }
+    return false;
+  }
+
+  async enqueue<P>(
+    kind: Kind<P>,
+    payload: P,
+    { tx, ...options }: EnqueueOptions & { readonly tx?: pg.ClientBase },
+  ) {
+    return this.#options.enqueuer.one(kind, payload, options, tx);
+  }
+}
+
+function accepted(kind: AnyKind, checked: Checked<unknown>): unknown {
+  if (checked.ok) return checked.value;
+  throw new PermanentError(
+    'VALIDATION_ERROR',
+    `payload of kind "${kind.name}" is refused at ${checked.path || 'its root'}: ${checked.problem}`,
+  );
+}
+
+/** Jobs of an item that have no outcome yet. */
+const jobsIn = (item: ClaimedItem): number =>
+  item instanceof ClaimedJob ? 1 : item.jobs.length - item.ended;
+
+const after = (pos: string): string => String(BigInt(pos) + 1n);

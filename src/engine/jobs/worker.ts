@@ -1,0 +1,479 @@
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Database } from '../database/database.ts';
+import { messageOf, TallymanError } from '../errors.ts';
+import type { LaneLock } from '../locks/lane-lock.ts';
+import type { Notifier } from '../wakeups/notifier.ts';
+import { PostgresWakeup } from '../wakeups/postgres.ts';
+import { type ClaimAnswer, type ClaimedItem, ClaimedJob, claim, LaneRun } from './claim.ts';
+import type { Enqueuer } from './enqueue.ts';
+import { Heartbeat } from './heartbeat.ts';
+import { type AnyKind, type Priority, requireWhole } from './kind.ts';
+import { Patience } from './patience.ts';
+import { Prefetch } from './prefetch.ts';
+import { recover, registerKinds } from './recover.ts';
+import { Runner } from './runner.ts';
+
+export interface WorkerOptions {
+  readonly kinds: readonly AnyKind[];
+  /** Items run at once. Default 10. */
+  readonly concurrency?: number;
+  /** Queues to work on; a number bounds how many items of that queue this worker holds. Default: those of the kinds. */
+  readonly queues?: readonly string[] | Readonly<Record<string, number>>;
+  /** Default 1000. */
+  readonly pollIntervalMs?: number;
+  /** Default 60,000. */
+  readonly leaseMs?: number;
+  /** Default half the lease. */
+  readonly renewMs?: number;
+  /** Work that gave no sign for so long is taken back, however long its lease. Default 120,000. */
+  readonly stuckAfterMs?: number;
+  /** A blocked event loop is covered for by the heartbeat so long, not for ever. Default 600,000. */
+  readonly blockedLimitMs?: number;
+  /** Default 30,000. */
+  readonly recoverIntervalMs?: number;
+  /** Most jobs held at once, running ones included. Default 2000. */
+  readonly maxPrefetch?: number;
+  /** Jobs of a lane run before it is let go. Default 20. */
+  readonly laneBatch?: number;
+  /** How long `stop` waits for running handlers. Default 30,000. */
+  readonly stopTimeoutMs?: number;
+}
+
+export interface WorkerParts {
+  readonly database: Database;
+  readonly enqueuer: Enqueuer;
+  readonly notifier: Notifier;
+  /** LISTEN, which every worker does unless a pooler makes it impossible. */
+  readonly listen: boolean;
+  readonly laneLock: LaneLock | undefined;
+  /** How long finished jobs are kept; 0 writes no history. */
+  readonly keepMs: number;
+  /** Called when the worker starts. */
+  readonly onStart: () => void;
+}
+
+/** Claim again when so much of what may be held is left: the next claim is under way while this part is run. */
+const refillAt = 0.75;
+
+/** Between two looks below the cursor, at least; more when a look is costly (see claim in 0003_claim.sql). */
+const lateGapMs = 20;
+
+/**
+ * Claims work, runs it, confirms it, and looks after what other workers left behind.
+ *
+ * Polling finds everything; wake-ups only make it find things sooner. Recovery is part of every worker.
+ */
+export class Worker {
+  readonly id = `${hostname()}-${process.pid}-${randomBytes(6).toString('hex')}`;
+  readonly #parts: WorkerParts;
+  readonly #options: Required<Omit<WorkerOptions, 'queues' | 'kinds'>>;
+  readonly #queues: string[];
+  readonly #limits: ReadonlyMap<string, number>;
+  readonly #kinds: ReadonlyMap<string, AnyKind>;
+  readonly #runner: Runner;
+  readonly #prefetch: Prefetch;
+  readonly #patience = new Patience();
+  readonly #timers = new Set<NodeJS.Timeout>();
+  readonly #lanesLocked = new Map<string, LaneRun>();
+  #heartbeat: Heartbeat | undefined;
+  #listener: PostgresWakeup | undefined;
+  #unsubscribe: () => void = () => {};
+  #state: 'new' | 'running' | 'stopping' | 'stopped' = 'new';
+  #claiming: Promise<void> | undefined;
+  #hinted = false;
+  #mayHaveMore = true;
+  #lateAfter = 0;
+  /** Jobs that came with an item lately: 1, or more where there are lanes. */
+  #jobsPerItem = 1;
+  #dueTimer: NodeJS.Timeout | undefined;
+  #lateTimer: NodeJS.Timeout | undefined;
+
+  constructor(parts: WorkerParts, options: WorkerOptions) {
+    this.#parts = parts;
+    const leaseMs = options.leaseMs ?? 60_000;
+    this.#options = {
+      concurrency: options.concurrency ?? 10,
+      pollIntervalMs: options.pollIntervalMs ?? 1000,
+      leaseMs,
+      renewMs: options.renewMs ?? leaseMs / 2,
+      stuckAfterMs: options.stuckAfterMs ?? 120_000,
+      blockedLimitMs: options.blockedLimitMs ?? 600_000,
+      recoverIntervalMs: options.recoverIntervalMs ?? 30_000,
+      maxPrefetch: options.maxPrefetch ?? 2000,
+      laneBatch: options.laneBatch ?? 20,
+      stopTimeoutMs: options.stopTimeoutMs ?? 30_000,
+    };
+    requireWhole(this.#options.concurrency, 'concurrency', 1, 10_000);
+    if (this.#options.renewMs >= leaseMs)
+      throw new TallymanError(
+        'BAD_OPTION',
+        `renewMs (${this.#options.renewMs}) must be below leaseMs (${leaseMs})`,
+      );
+    this.#kinds = indexKinds(options.kinds);
+    const { queues } = options;
+    this.#limits = new Map(queues && !Array.isArray(queues) ? Object.entries(queues) : []);
+    this.#queues = Array.isArray(queues)
+      ? [...queues]
+      : queues
+        ? Object.keys(queues)
+        : [...new Set(options.kinds.map((kind) => kind.queue))];
+    if (this.#queues.length === 0)
+      throw new TallymanError('BAD_OPTION', 'a worker needs at least one kind or queue');
+    this.#prefetch = new Prefetch(this.#options.concurrency, this.#options.maxPrefetch);
+    this.#runner = new Runner({
+      database: parts.database,
+      enqueuer: parts.enqueuer,
+      worker: this.id,
+      kinds: this.#kinds,
+      concurrency: this.#options.concurrency,
+      keepMs: parts.keepMs,
+      prefetch: this.#prefetch,
+      onRoom: () => this.#onRoom(),
+      onLaneGone: (lane) => this.#unlockLane(lane),
+    });
+  }
+
+  /** Observers; see `WorkerEvents`. */
+  get events() {
+    return this.#runner.events;
+  }
+
+  /** Items claimed and not finished. */
+  get held(): number {
+    return this.#runner.held;
+  }
+
+  async start(): Promise<void> {
+    if (this.#state !== 'new')
+      throw new TallymanError('BAD_STATE', `the worker is ${this.#state}; make a new one`);
+    this.#state = 'running';
+    const { database, notifier } = this.#parts;
+    // A thread takes a moment to start; a short lease could run out before anybody renews it.
+    const hasShortLease = this.#options.leaseMs < 10_000;
+    this.#heartbeat = new Heartbeat(
+      {
+        connection: database.connectionConfig,
+        worker: this.id,
+        leaseMs: this.#options.leaseMs,
+        renewMs: this.#options.renewMs,
+        staleMs: this.#staleMs,
+        blockedMs: this.#options.blockedLimitMs,
+        warmUpMs: hasShortLease ? 0 : 1000,
+      },
+      (tokens, startedAt) => this.#runner.renewed(tokens, startedAt),
+      database.logger,
+    );
+    if (hasShortLease) await this.#heartbeat.ready;
+    this.#unsubscribe = notifier.onHint((queue) => this.#onHint(queue));
+    this.#every(this.#options.pollIntervalMs, () => this.#poll());
+    this.#every(this.#options.recoverIntervalMs, () => {
+      this.#recover().catch((error) => this.#trouble(error, 'looking for expired leases failed'));
+    });
+    if (this.#parts.laneLock) this.#every(this.#options.renewMs, () => this.#renewLanes());
+    database.logger.info(
+      {
+        worker: this.id,
+        queues: this.#queues,
+        kinds: this.#kinds.size,
+        concurrency: this.#options.concurrency,
+      },
+      'worker started',
+    );
+    this.#parts.onStart();
+    // What waits comes first; opening more connections beside the first turn would only slow it down.
+    this.#onHint(null);
+    await Promise.race([this.#claiming, sleep(50)]);
+    this.#poll();
+    if (this.#parts.listen) this.#listener = new PostgresWakeup(database, (id) => this.#runner.cancel(id));
+    await Promise.all([
+      registerKinds(database, this.#kinds.values()),
+      this.#listener?.start((hint) => this.#onHint(hint.queue)),
+    ]);
+  }
+
+  /**
+   * Stops claiming, lets running handlers finish up to `stopTimeoutMs`, hands back the rest without costing an
+   * attempt. What was finished is confirmed before this resolves.
+   */
+  async stop(): Promise<void> {
+    if (this.#state !== 'running') return;
+    this.#state = 'stopping';
+    this.#unsubscribe();
+    for (const timer of this.#timers) clearInterval(timer);
+    clearTimeout(this.#dueTimer);
+    clearTimeout(this.#lateTimer);
+    await this.#claiming;
+    await this.#release(this.#runner.takeWaiting());
+    const deadline = Date.now() + this.#options.stopTimeoutMs;
+    while (!this.#runner.quiet && Date.now() < deadline) await sleep(5);
+    const unfinished = this.#runner.takeRunning();
+    await Promise.race([this.#runner.settler.flushed(), sleep(2000)]);
+    await this.#release(unfinished);
+    await this.#dropClaims();
+    this.#runner.stop();
+    await this.#heartbeat?.stop();
+    await this.#listener?.stop();
+    this.#state = 'stopped';
+    this.#parts.database.logger.info({ worker: this.id, handedBack: unfinished.length }, 'worker stopped');
+  }
+
+  // ── when to claim ──────────────────────────────────────────────────────────────────────────────────────────
+
+  #every(ms: number, work: () => void): void {
+    const timer = setInterval(work, ms);
+    this.#timers.add(timer);
+  }
+
+  #onHint(queue: string | null): void {
+    if (queue !== null && !this.#queues.includes(queue)) return;
+    this.#hinted = true;
+    this.#claimSoon();
+  }
+
+  #onRoom(): void {
+    if (this.#state !== 'running') return;
+    if (this.#mayHaveMore && this.#runner.held <= this.#prefetch.target * refillAt) this.#claimSoon();
+    else if (this.#patience.wanted && this.#runner.quiet) this.#claimSoon();
+  }
+
+  #poll(): void {
+    this.#onHint(null);
+    this.#promote().catch((error) => this.#trouble(error, 'looking for due work failed'));
+  }
+
+  /** Puts what has fallen due on its stream; comes back by itself when the next one falls due. */
+  async #promote(): Promise<void> {
+    const rows = await this.#parts.database.run(
+      { name: 'tm_promote', text: 'select promoted, next_due_ms from tallyman.promote($1)' },
+      [1000],
+    );
+    const [promoted, next] = rows[0] ?? [];
+    clearTimeout(this.#dueTimer);
+    if (
+      next !== null &&
+      next !== undefined &&
+      Number(next) < this.#options.pollIntervalMs &&
+      this.#state === 'running'
+    )
+      this.#dueTimer = setTimeout(() => this.#poll(), Math.max(1, Number(next)));
+    if (promoted !== '0') this.#onHint(null);
+  }
+
+  #claimSoon(): void {
+    if (this.#claiming || this.#state !== 'running') return;
+    this.#claiming = this.#claimLoop()
+      .catch((error) => this.#trouble(error, 'claiming failed; polling goes on'))
+      .finally(() => {
+        this.#claiming = undefined;
+      });
+  }
+
+  async #claimLoop(): Promise<void> {
+    do {
+      this.#hinted = false;
+      await this.#releaseStrays();
+      const alone = this.#patience.decide(this.#runner.quiet, performance.now());
+      if (alone === 'wait') return;
+      const room = Math.floor(this.#prefetch.target - this.#runner.held);
+      if (alone === 'ordinary' && room <= 0) {
+        this.#mayHaveMore = true;
+        return;
+      }
+      const began = performance.now();
+      const late = began >= this.#lateAfter;
+      const items = Math.max(1, Math.floor(room / this.#jobsPerItem));
+      const answer = await this.#claim(alone === 'alone', late, items);
+      const tookMs = performance.now() - began;
+      if (late) this.#lateAfter = began + tookMs + Math.max(lateGapMs, tookMs * 20);
+      this.#mayHaveMore = alone === 'alone' || answer.items.length >= items;
+      if (!this.#mayHaveMore && !late) this.#lookAgainLate();
+      if (alone === 'alone') this.#patience.answered(answer.items.length > 0);
+      else if (answer.aloneWaits) this.#patience.want(performance.now());
+      if (answer.items.length > 0) {
+        const jobs = answer.claims.reduce((sum, claim) => sum + claim.jobs.length, 0);
+        this.#jobsPerItem += (Math.max(1, jobs / answer.items.length) - this.#jobsPerItem) / 2;
+        this.events.emit('claimed', { items: answer.items.length, durationMs: tookMs });
+        await this.#admit(answer);
+      }
+      if (answer.expired) await this.#recover();
+      await this.#handOverUnknown();
+    } while (
+      this.#state === 'running' &&
+      (this.#hinted || (this.#mayHaveMore && this.#runner.held <= this.#prefetch.target * refillAt))
+    );
+  }
+
+  async #claim(alone: boolean, late: boolean, items: number): Promise<ClaimAnswer> {
+    const queues = this.#queues;
+    if (queues.length > 1) queues.push(queues.shift() as string);
+    const wants = queues.map((queue) => (this.#limits.get(queue) ?? 1_000_000) - this.#runner.heldOf(queue));
+    return claim(this.#parts.database, {
+      worker: this.id,
+      queues,
+      wants,
+      total: alone ? 1 : items,
+      kinds: [...this.#kinds.keys()],
+      alone,
+      laneJobs: this.#options.laneBatch,
+      late,
+      leaseMs: this.#options.leaseMs,
+      staleMs: this.#staleMs,
+      drop: this.#runner.settler.takeDrops(),
+    });
+  }
+
+  /** The last turn did not look below the cursor and found little: look there soon. */
+  #lookAgainLate(): void {
+    clearTimeout(this.#lateTimer);
+    this.#lateTimer = setTimeout(() => this.#onHint(null), Math.max(1, this.#lateAfter - performance.now()));
+  }
+
+  get #staleMs(): number {
+    return Math.max(this.#options.stuckAfterMs, this.#options.renewMs * 3);
+  }
+
+  // ── what was claimed ───────────────────────────────────────────────────────────────────────────────────────
+
+  async #admit(answer: ClaimAnswer): Promise<void> {
+    if (answer.claims.some((claim) => !this.#runner.streams.has(claim.stream))) await this.#loadStreams();
+    const { laneLock } = this.#parts;
+    if (!laneLock) return this.#runner.take(answer);
+    const free = answer.items.filter((item) => item instanceof ClaimedJob);
+    this.#runner.take({ claims: answer.claims, items: free });
+    await this.#lockLanes(answer.items.filter((item) => item instanceof LaneRun));
+  }
+
+  /** A lane that somebody else still has locked waits here, inside our claim, until that lock is gone. */
+  async #lockLanes(lanes: LaneRun[]): Promise<void> {
+    const { laneLock } = this.#parts;
+    if (!laneLock || lanes.length === 0) return;
+    const { granted } = await laneLock.acquire(lanes.map(lockKey), this.#options.leaseMs);
+    const may = new Set(granted);
+    for (const lane of lanes) if (may.has(lockKey(lane))) this.#lanesLocked.set(lockKey(lane), lane);
+    this.#runner.take({ claims: [], items: lanes.filter((lane) => may.has(lockKey(lane))) });
+    const refused = lanes.filter((lane) => !may.has(lockKey(lane)) && !lane.claim.lost);
+    if (refused.length === 0) return;
+    if (this.#state !== 'running') return this.#release(refused);
+    setTimeout(() => void this.#lockLanes(refused), 100).unref();
+  }
+
+  #unlockLane(lane: LaneRun): void {
+    if (this.#lanesLocked.delete(lockKey(lane))) void this.#parts.laneLock?.release([lockKey(lane)]);
+  }
+
+  /** A lock that is gone is not worth stopping for: the claim decides who commits. Try to have it again. */
+  async #renewLanes(): Promise<void> {
+    const keys = [...this.#lanesLocked.keys()];
+    const lost = await this.#parts.laneLock?.renew(keys, this.#options.leaseMs);
+    if (lost && lost.length > 0) await this.#parts.laneLock?.acquire(lost, this.#options.leaseMs);
+  }
+
+  async #loadStreams(): Promise<void> {
+    const { rows } = await this.#parts.database.query<{ id: number; queue: string; priority: Priority }>(
+      'select id, queue, priority from tallyman.streams',
+    );
+    for (const { id, queue, priority } of rows) this.#runner.streams.set(id, { queue, priority });
+  }
+
+  async #handOverUnknown(): Promise<void> {
+    const items = this.#runner.takeUnknown();
+    if (items.length === 0) return;
+    const kinds = items.map((item) =>
+      item instanceof ClaimedJob ? item.kind : (item.jobs[item.next - 1]?.kind ?? ''),
+    );
+    for (const kind of new Set(kinds)) {
+      this.events.emit('unknownKind', { kind });
+      this.#parts.database.logger.warn(
+        { kind, worker: this.id },
+        'a job of a kind that this worker does not know was left for one that does',
+      );
+    }
+    for (const item of items)
+      if (!(item instanceof ClaimedJob)) await this.#runner.settler.laneConfirmed(item);
+    try {
+      await this.#parts.database.query('select tallyman.hand_over($1, $2, $3, $4, $5)', [
+        this.id,
+        items.map((item) => item.claim.token),
+        items.map((item) => item.claim.stream),
+        items.map((item) => item.pos),
+        kinds,
+      ]);
+    } catch (error) {
+      this.#runner.returnUnknown(items);
+      throw error;
+    }
+    for (const item of items) this.#runner.gone(item);
+  }
+
+  async #release(items: readonly ClaimedItem[]): Promise<void> {
+    const ours = items.filter((item) => !item.claim.lost);
+    if (ours.length === 0) return;
+    try {
+      await this.#parts.database.query('select tallyman.release($1, $2, $3)', [
+        this.id,
+        ours.map((item) => item.claim.token),
+        ours.map((item) => item.pos),
+      ]);
+    } catch (error) {
+      this.#trouble(error, 'handing back failed; the leases will run out instead');
+    }
+    for (const item of ours) this.#runner.gone(item);
+  }
+
+  /**
+   * A claim whose answer was lost on its way is held, and renewed, and nobody here knows of it. Called while no claim
+   * is under way: whatever the runner does not know now, it never will.
+   */
+  async #releaseStrays(): Promise<void> {
+    const tokens = this.#runner.takeStrays();
+    if (tokens.length === 0) return;
+    await this.#parts.database.query(
+      `select tallyman.release($1, array_agg(c.token), array_agg(p))
+         from tallyman.claims c, unnest(c.positions) p where c.worker = $1 and c.token = any ($2)`,
+      [this.id, tokens],
+    );
+    this.#parts.database.logger.warn(
+      { worker: this.id, claims: tokens.length },
+      'handed back work whose claim was never answered',
+    );
+  }
+
+  async #dropClaims(): Promise<void> {
+    const drops = this.#runner.settler.takeDrops();
+    if (drops.length > 0)
+      await this.#parts.database
+        .query('delete from tallyman.claims where token = any ($1) and worker = $2', [drops, this.id])
+        .catch(() => {});
+  }
+
+  async #recover(): Promise<void> {
+    const { database, keepMs } = this.#parts;
+    for (const found of await recover(database, this.#kinds.values(), keepMs)) {
+      this.#hinted = true;
+      if (found.freed === 0) continue;
+      this.events.emit('recovered', found);
+      database.logger.warn(
+        { worker: found.worker, items: found.freed, counted: found.counted },
+        'took back work from a worker that is gone',
+      );
+    }
+  }
+
+  #trouble(error: unknown, what: string): void {
+    this.events.emit('error', error as Error);
+    this.#parts.database.logger.warn({ error: messageOf(error), worker: this.id }, what);
+  }
+}
+
+const lockKey = (lane: LaneRun): string => `${lane.id}:${lane.key}`;
+
+function indexKinds(kinds: readonly AnyKind[]): Map<string, AnyKind> {
+  const index = new Map<string, AnyKind>();
+  for (const kind of kinds) {
+    if (index.has(kind.name)) throw new TallymanError('BAD_OPTION', `kind "${kind.name}" is given twice`);
+    index.set(kind.name, kind);
+  }
+  return index;
+}

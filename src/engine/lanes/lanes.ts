@@ -1,0 +1,101 @@
+import type { Database } from '../database/database.ts';
+import { TallymanError } from '../errors.ts';
+import { type Page, pageOf } from '../jobs/jobs.ts';
+import type { LanePolicy } from '../jobs/kind.ts';
+
+export type LaneState = 'held' | 'ready' | 'waiting' | 'blocked' | 'resting';
+
+export interface Lane {
+  readonly id: string;
+  readonly tenantId: string;
+  readonly queue: string;
+  readonly key: string;
+  readonly policy: LanePolicy;
+  readonly state: LaneState;
+  /** Jobs that have not ended. */
+  readonly pending: number;
+  /** The worker that holds it. */
+  readonly worker: string | null;
+  /** When its head falls due, while it waits. */
+  readonly dueAt: Date | null;
+  readonly blockedAt: Date | null;
+  /** The dead letter or failed job that blocked it. */
+  readonly blockedBy: string | null;
+}
+
+export interface LaneFilter {
+  readonly queue?: string;
+  readonly tenantId?: string;
+  readonly state?: LaneState;
+  readonly key?: string;
+}
+
+const lanes = `
+  select l.id, l.tenant_id as "tenantId", l.queue, l.key, l.policy, l.due_at as "dueAt",
+         l.blocked_at as "blockedAt", l.blocked_by as "blockedBy", c.worker,
+         (select count(*)::integer from tallyman.jobs j where j.lane = l.id) as pending,
+         case when l.blocked_at is not null then 'blocked' when c.worker is not null then 'held'
+              when l.pos is not null then 'ready' when l.due_at is not null then 'waiting'
+              else 'resting' end as state
+    from tallyman.lanes l
+    left join lateral (select c.worker from tallyman.claims c
+                        where c.stream = l.stream and l.pos = any (c.positions) and c.expires_at > now() limit 1) c
+      on l.pos is not null`;
+
+export class Lanes {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  async list(
+    filter: LaneFilter = {},
+    page: { readonly limit?: number; readonly cursor?: string } = {},
+  ): Promise<Page<Lane>> {
+    const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
+    const { rows } = await this.#database.query<Lane>(
+      `select * from (${lanes}) l
+        where ($1::text is null or queue = $1) and ($2::text is null or "tenantId" = $2)
+          and ($3::text is null or state = $3) and ($4::text is null or key = $4)
+          and ($5::bigint is null or id < $5::bigint)
+        order by id desc limit $6`,
+      [
+        filter.queue ?? null,
+        filter.tenantId ?? null,
+        filter.state ?? null,
+        filter.key ?? null,
+        page.cursor ?? null,
+        limit + 1,
+      ],
+    );
+    return pageOf(rows, limit);
+  }
+
+  async get(
+    key: string,
+    where: { readonly queue?: string; readonly tenantId?: string } = {},
+  ): Promise<Lane | undefined> {
+    const { items } = await this.list({ ...where, key }, { limit: 2 });
+    if (items.length > 1)
+      throw new TallymanError(
+        'AMBIGUOUS',
+        `there is more than one lane "${key}"; name its queue and tenant as well`,
+      );
+    return items[0];
+  }
+
+  /** Ends a block: the lane goes on with what waits behind the job that blocked it. */
+  async unblock(
+    key: string,
+    where: { readonly queue?: string; readonly tenantId?: string } = {},
+  ): Promise<void> {
+    const lane = await this.get(key, where);
+    if (!lane) throw new TallymanError('NOT_FOUND', `there is no lane "${key}"`);
+    const { rows } = await this.#database.query<{ done: boolean }>('select tallyman.unblock($1) as done', [
+      lane.id,
+    ]);
+    if (!rows[0]?.done)
+      throw new TallymanError('BAD_STATE', `lane "${key}" is not blocked, it is ${lane.state}`);
+  }
+}

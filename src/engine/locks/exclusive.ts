@@ -1,0 +1,173 @@
+import type pg from 'pg';
+import type { Database, Queryable } from '../database/database.ts';
+import { announcedPid, detectPooler } from '../database/pooler.ts';
+import { messageOf, TallymanError } from '../errors.ts';
+import { within } from '../wakeups/reconnect.ts';
+
+/** Where transactions run: a database, or the inside of an exclusive section. */
+export interface Transactor {
+  transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>;
+}
+
+export interface Section extends Transactor {
+  /** Fires when the connection, and with it the lock, is lost; also when the caller's signal fires. */
+  readonly signal: AbortSignal;
+  /** On the connection that holds the lock, one at a time: who has lost the lock cannot commit. */
+  transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>;
+}
+
+export type Exclusive<T> = { readonly ran: true; readonly value: T } | { readonly ran: false };
+
+/** A connection that went silent must not keep us from leaving. */
+const goodbyeMs = 2_000;
+
+/**
+ * Runs `work` if nobody else in the world is in a section of this id; never waits for one.
+ *
+ * The lock belongs to a connection of its own and goes with it, however that ends: on return, on a throw, when the
+ * connection is lost or the process dies. What `work` does outside `section.transaction` is not fenced.
+ *
+ * @example
+ * const result = await exclusively(database, 0x42425530001n, async (section) => {
+ *   await section.transaction((tx) => tx.query('update doors set closed = true'));
+ * });
+ * if (!result.ran) console.log('somebody else is at it');
+ */
+export async function exclusively<T>(
+  database: Database,
+  lockId: bigint | number,
+  work: (section: Section) => Promise<T>,
+  options: { readonly signal?: AbortSignal } = {},
+): Promise<Exclusive<T>> {
+  const id = checkId(lockId);
+  options.signal?.throwIfAborted();
+  const client = await database.dedicated('tallyman exclusive section');
+  const held = new HeldSection(client, id, options.signal);
+  try {
+    await prepare(database, client);
+    if (!(await lock(client, id))) return { ran: false };
+    let value: T;
+    try {
+      value = await work(held);
+    } catch (error) {
+      await held.leave();
+      throw held.lost ? held.lockLost(error) : error;
+    }
+    const wrong = await held.leave();
+    if (wrong) throw wrong;
+    return { ran: true, value };
+  } finally {
+    await within(client.end(), goodbyeMs).catch(() => {});
+  }
+}
+
+class HeldSection implements Section {
+  readonly signal: AbortSignal;
+  readonly #client: pg.Client;
+  readonly #id: string;
+  readonly #lost = new AbortController();
+  #inTransaction = false;
+  #left = false;
+
+  constructor(client: pg.Client, id: string, signal: AbortSignal | undefined) {
+    this.#client = client;
+    this.#id = id;
+    this.signal = signal ? AbortSignal.any([this.#lost.signal, signal]) : this.#lost.signal;
+    const onLost = (error?: Error): void => {
+      if (!this.#left) this.#lost.abort(this.lockLost(error));
+    };
+    client.once('error', onLost);
+    client.once('end', () => onLost());
+  }
+
+  get lost(): boolean {
+    return this.#lost.signal.aborted;
+  }
+
+  async transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T> {
+    if (this.lost || this.#left) throw this.lockLost();
+    // Two transactions on one connection would be one: what the first commits of the second is anybody's guess.
+    if (this.#inTransaction)
+      throw new TallymanError(
+        'SECTION_BUSY',
+        'A transaction of this exclusive section is open already; they run on one connection, one after another.',
+      );
+    this.#inTransaction = true;
+    try {
+      await this.#client.query('begin');
+      const result = await work(this.#client);
+      const { command } = await this.#client.query('commit');
+      // The server answers COMMIT with ROLLBACK, and without an error, when a statement had failed before.
+      if (command !== 'COMMIT')
+        throw new TallymanError(
+          'ROLLED_BACK',
+          'A statement of the transaction had failed; nothing was committed.',
+        );
+      return result;
+    } catch (error) {
+      await this.#client.query('rollback').catch(() => {});
+      throw error;
+    } finally {
+      this.#inTransaction = false;
+    }
+  }
+
+  /** Lets the lock go, and tells what is wrong if it was not ours any more, or not ours to leave. */
+  async leave(): Promise<TallymanError | undefined> {
+    if (this.#inTransaction) {
+      this.#left = true;
+      return new TallymanError(
+        'SECTION_BUSY',
+        'The work of an exclusive section ended while a transaction of it was open; that was rolled back. Await it.',
+      );
+    }
+    if (!this.lost) {
+      const unlocked = await within(unlock(this.#client, this.#id), goodbyeMs).catch(() => false);
+      if (!unlocked) this.#lost.abort(this.lockLost());
+    }
+    this.#left = true;
+    return this.lost ? this.lockLost() : undefined;
+  }
+
+  lockLost(cause?: unknown): TallymanError {
+    const why = cause === undefined ? '' : ` (${messageOf(cause)})`;
+    return new TallymanError(
+      'LOCK_LOST',
+      `The connection that held exclusive lock ${this.#id} is gone${why}: what was not committed on it is not done, and another may be in the section.`,
+      { cause },
+    );
+  }
+}
+
+async function prepare(database: Database, client: pg.Client): Promise<void> {
+  // Should this machine die without a word, the server finds out in half a minute instead of two hours; and it must
+  // not take a section that computes for long for an idle session.
+  const { rows } = await client.query<{ pid: number }>(
+    `select pg_backend_pid() as pid, set_config('tcp_keepalives_idle', '15', false),
+            set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false),
+            set_config('idle_session_timeout', '0', false)`,
+  );
+  if (rows[0]?.pid === announcedPid(client) || (await detectPooler(database)) !== 'transaction') return;
+  throw new TallymanError(
+    'TRANSACTION_POOLER',
+    'Exclusive sections need a session of their own, and a transaction pooler sits before the database. Connect directly, or use session pooling.',
+  );
+}
+
+async function lock(client: pg.Client, id: string): Promise<boolean> {
+  const { rows } = await client.query('select pg_try_advisory_lock($1::bigint) as locked', [id]);
+  return rows[0]?.locked === true;
+}
+
+async function unlock(client: pg.Client, id: string): Promise<boolean> {
+  const { rows } = await client.query('select pg_advisory_unlock($1::bigint) as unlocked', [id]);
+  return rows[0]?.unlocked === true;
+}
+
+/** As text, since ids are 64 bits wide and a number is only safe to 53. */
+function checkId(id: bigint | number): string {
+  const whole = typeof id === 'bigint' ? id : Number.isSafeInteger(id) ? BigInt(id) : undefined;
+  if (whole === undefined || BigInt.asIntN(64, whole) !== whole)
+    throw new TallymanError('BAD_OPTION', `lock id must be a signed 64-bit whole number, got ${String(id)}`);
+  return whole.toString();
+}

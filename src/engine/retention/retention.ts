@@ -1,0 +1,111 @@
+import type { Transactor } from '../locks/exclusive.ts';
+
+export interface RetentionOptions {
+  /** How long finished jobs are kept, at least. Zero: successes are not kept at all. Default 7 days. */
+  readonly keepMs?: number;
+  /** A lane that has been empty for this long is forgotten, and made anew when it is needed. Default 1 day. */
+  readonly laneRestMs?: number;
+  /** History partitions are made this many days ahead. Default 7. */
+  readonly daysAhead?: number;
+  /** Rows deleted in one transaction. Default 2000. */
+  readonly biteSize?: number;
+}
+
+export interface RetentionReport {
+  readonly partitionsMade: number;
+  readonly partitionsDropped: readonly string[];
+  readonly keysPurged: number;
+  readonly lanesPurged: number;
+  /** Steps that found a table in use and left it for the next round. */
+  readonly postponed: readonly ('ensure' | 'purge')[];
+}
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+/**
+ * To add or drop a partition is to lock the history for a moment. Behind a long reader that lock would wait, and every
+ * worker that wants to write history would wait behind it: rather give up and come again.
+ */
+const lockTimeout = `set local lock_timeout = '1s'`;
+
+/** A round that finds a mountain of leftovers stops here; the next one goes on. */
+const mostBites = 200;
+
+/** Keeps the tables small: history partitions are made ahead and dropped whole, leftovers deleted in bites. */
+export class Retention {
+  readonly #keepMs: number;
+  readonly #laneRestMs: number;
+  readonly #daysAhead: number;
+  readonly #biteSize: number;
+
+  constructor(options: RetentionOptions = {}) {
+    // Failures are written to history even where successes are not, and a person needs a day to see them.
+    this.#keepMs = Math.max(options.keepMs ?? 7 * dayMs, dayMs);
+    this.#laneRestMs = options.laneRestMs ?? dayMs;
+    this.#daysAhead = options.daysAhead ?? 7;
+    this.#biteSize = options.biteSize ?? 2000;
+  }
+
+  /** One round. Each step commits by itself; between steps a fired signal ends it. */
+  async run(on: Transactor, signal?: AbortSignal): Promise<RetentionReport> {
+    const postponed: ('ensure' | 'purge')[] = [];
+    const made = await unlessInUse(() => this.ensurePartitions(on));
+    if (made === undefined) postponed.push('ensure');
+    const dropped = signal?.aborted ? [] : await unlessInUse(() => this.purgeHistory(on));
+    if (dropped === undefined) postponed.push('purge');
+    const leftovers = await this.purgeLeftovers(on, signal);
+    return { partitionsMade: made ?? 0, partitionsDropped: dropped ?? [], ...leftovers, postponed };
+  }
+
+  async ensurePartitions(on: Transactor): Promise<number> {
+    return on.transaction(async (tx) => {
+      await tx.query(lockTimeout);
+      const { rows } = await tx.query('select tallyman.ensure_history($1) as made', [this.#daysAhead]);
+      return Number(rows[0]?.made);
+    });
+  }
+
+  /** Answers the partitions that were dropped. */
+  async purgeHistory(on: Transactor): Promise<string[]> {
+    return on.transaction(async (tx) => {
+      await tx.query(lockTimeout);
+      const { rows } = await tx.query<{ dropped: string[] }>(
+        `select tallyman.purge_history($1 * interval '1 millisecond') as dropped`,
+        [this.#keepMs],
+      );
+      return rows[0]?.dropped ?? [];
+    });
+  }
+
+  /** Dedupe keys whose time is past and lanes long at rest. */
+  async purgeLeftovers(
+    on: Transactor,
+    signal?: AbortSignal,
+  ): Promise<{ readonly keysPurged: number; readonly lanesPurged: number }> {
+    let keysPurged = 0;
+    let lanesPurged = 0;
+    for (let bite = 0; bite < mostBites && !signal?.aborted; bite += 1) {
+      const { keys, lanes } = await on.transaction(async (tx) => {
+        const { rows } = await tx.query<{ keys: number; lanes: number }>(
+          `select keys, lanes from tallyman.purge_leftovers($1 * interval '1 millisecond', $2)`,
+          [this.#laneRestMs, this.#biteSize],
+        );
+        return rows[0] ?? { keys: 0, lanes: 0 };
+      });
+      keysPurged += keys;
+      lanesPurged += lanes;
+      if (keys < this.#biteSize && lanes < this.#biteSize) break;
+    }
+    return { keysPurged, lanesPurged };
+  }
+}
+
+/** Undefined when a lock could not be had in time (55P03). */
+async function unlessInUse<T>(step: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await step();
+  } catch (error) {
+    if ((error as { code?: string }).code === '55P03') return undefined;
+    throw error;
+  }
+}

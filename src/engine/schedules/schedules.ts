@@ -1,0 +1,312 @@
+import { Cron } from 'croner';
+import type { Database, Queryable } from '../database/database.ts';
+import { messageOf, TallymanError } from '../errors.ts';
+import type { EnqueueOptions } from '../jobs/enqueue.ts';
+import { type Kind, requirePriority, requireText, requireWhole } from '../jobs/kind.ts';
+import { check } from '../jobs/standard-schema.ts';
+import type { Transactor } from '../locks/exclusive.ts';
+
+type JobOptions = Pick<EnqueueOptions, 'queue' | 'priority' | 'lane' | 'maxAttempts' | 'latestOnly'>;
+
+export interface NewSchedule<Payload = unknown> extends JobOptions {
+  readonly name: string;
+  /** Five fields, six with seconds first, seven with the year last; or `@hourly`, `@daily` and the like. */
+  readonly cron: string;
+  /** IANA name. Default `UTC`. */
+  readonly timezone?: string;
+  /** The definition, or the name of a kind that workers have registered (its payload is then checked by the worker). */
+  readonly kind: Kind<Payload> | string;
+  readonly payload: Payload;
+  /** Default `default`. */
+  readonly tenantId?: string;
+}
+
+export interface Schedule {
+  readonly name: string;
+  readonly cron: string;
+  readonly timezone: string;
+  readonly kind: string;
+  readonly payload: unknown;
+  readonly tenantId: string;
+  readonly options: JobOptions;
+  readonly enabled: boolean;
+  readonly nextRunAt: Date;
+  readonly lastRunAt: Date | undefined;
+  readonly lastJobId: string | undefined;
+}
+
+export interface ScheduledRun {
+  readonly name: string;
+  /** The time it was meant for, which may be long past. */
+  readonly dueAt: Date;
+  readonly jobId: string;
+}
+
+interface Row {
+  name: string;
+  cron: string;
+  timezone: string;
+  kind: string;
+  payload: string;
+  tenant_id: string;
+  options: JobOptions;
+  enabled: boolean;
+  next_run_at: Date;
+  last_run_at: Date | null;
+  last_job_id: string | null;
+}
+
+const columns = `name, cron, timezone, kind, payload::text, tenant_id, options, enabled, next_run_at, last_run_at,
+                 last_job_id`;
+
+/** An unchanged rhythm keeps its next time: a deployment that states its schedules again must not skip what is due. */
+const upsertSchedule = `
+  insert into tallyman.schedules as s (name, cron, timezone, kind, payload, tenant_id, options, next_run_at)
+  values ($1, $2, $3, $4, $5, $6, $7, $8)
+  on conflict (name) do update
+     set cron = excluded.cron, timezone = excluded.timezone, kind = excluded.kind, payload = excluded.payload,
+         tenant_id = excluded.tenant_id, options = excluded.options,
+         next_run_at = case when s.cron = excluded.cron and s.timezone = excluded.timezone
+                            then s.next_run_at else excluded.next_run_at end
+  returning ${columns}`;
+
+/** Schedules are few: a scan of the table is right. A row that another runs just now is skipped, not waited for. */
+const nextDue = `
+  select ${columns}, now(), set_config('tallyman.max_payload_bytes', $2, true)
+    from tallyman.schedules
+   where enabled and next_run_at <= now() and name <> all ($1::text[])
+   order by next_run_at, name limit 1 for update skip locked`;
+
+const enqueueRun = `
+  select tallyman.enqueue(kind => $1, payload => $2, tenant_id => $3, dedupe_key => $4, queue => $5, priority => $6,
+                          lane => $7, max_attempts => $8, latest_only => $9) as id`;
+
+/**
+ * Cron schedules (ENG-13): each due time becomes one job, whoever crashes and however many processes look.
+ *
+ * The next time and the job are written in one transaction, under the lock of the schedule's row; the job's dedupe key
+ * names the due time, as a second line. All times are compared with the database's clock.
+ *
+ * Times that were missed while nobody looked become one run, for the earliest of them, not a flood: whoever needs each
+ * hour accounted for reads from a checkpoint what is left to do.
+ */
+export class Schedules {
+  readonly #database: Database;
+  readonly #maxPayloadBytes: number;
+  /** What was last said about a schedule that cannot run, so as not to say it every second. */
+  readonly #told = new Map<string, string>();
+
+  constructor(database: Database, options: { readonly maxPayloadBytes?: number } = {}) {
+    this.#database = database;
+    this.#maxPayloadBytes = options.maxPayloadBytes ?? 1024 * 1024;
+  }
+
+  /**
+   * Makes a schedule, or changes the one of that name; a paused one stays paused.
+   *
+   * @example
+   * await schedules.upsert({ name: 'nightly', cron: '0 3 * * *', timezone: 'Europe/Berlin', kind: report, payload: {} });
+   */
+  async upsert<Payload>(schedule: NewSchedule<Payload>): Promise<Schedule> {
+    const { name, cron, timezone = 'UTC', tenantId = 'default' } = schedule;
+    requireText(name, 'schedule name', 200);
+    requireText(tenantId, 'tenantId', 128);
+    const rhythm = parseCron(name, cron, timezone);
+    const { kind, payload, lane } = await checkPayload(schedule);
+    const text = JSON.stringify(payload ?? null);
+    if (Buffer.byteLength(text) > this.#maxPayloadBytes)
+      throw new TallymanError(
+        'PAYLOAD_TOO_LARGE',
+        `payload of schedule "${name}" has ${Buffer.byteLength(text)} bytes; the limit is ${this.#maxPayloadBytes}.`,
+      );
+    const options = checkOptions({ ...schedule, ...(lane !== undefined && { lane }) });
+    const next = rhythm.nextRun(await this.#now());
+    if (!next)
+      throw new TallymanError(
+        'BAD_SCHEDULE',
+        `cron "${cron}" of schedule "${name}" names a time that never comes`,
+      );
+    const values = [name, cron, timezone, kind, text, tenantId, JSON.stringify(options), next];
+    const { rows } = await this.#database.query<Row>(upsertSchedule, values);
+    return toSchedule(rows[0] as Row);
+  }
+
+  async list(): Promise<Schedule[]> {
+    const { rows } = await this.#database.query<Row>(
+      `select ${columns} from tallyman.schedules order by name`,
+    );
+    return rows.map(toSchedule);
+  }
+
+  /** Answers whether there was one. Jobs it has enqueued stay. */
+  async remove(name: string): Promise<boolean> {
+    const { rowCount } = await this.#database.query('delete from tallyman.schedules where name = $1', [name]);
+    return rowCount === 1;
+  }
+
+  /** Answers whether it was running. */
+  async pause(name: string): Promise<boolean> {
+    const { rowCount } = await this.#database.query(
+      'update tallyman.schedules set enabled = false where name = $1 and enabled',
+      [name],
+    );
+    return rowCount === 1;
+  }
+
+  /** Goes on with the next time from now: what fell into the pause was not missed, it was not wanted. */
+  async resume(name: string): Promise<boolean> {
+    return this.#database.transaction(async (tx) => {
+      const { rows } = await tx.query<{ cron: string; timezone: string; now: Date }>(
+        'select cron, timezone, now() from tallyman.schedules where name = $1 and not enabled for update',
+        [name],
+      );
+      const row = rows[0];
+      const next = row && parseCron(name, row.cron, row.timezone).nextRun(row.now);
+      if (!next) return false;
+      await tx.query('update tallyman.schedules set enabled = true, next_run_at = $2 where name = $1', [
+        name,
+        next,
+      ]);
+      return true;
+    });
+  }
+
+  /** Milliseconds until something is due, by the database's clock; negative when it is; undefined when nothing ever is. */
+  async dueInMs(): Promise<number | undefined> {
+    const { rows } = await this.#database.query<{ ms: number | null }>(
+      `select (extract(epoch from min(next_run_at) - now()) * 1000)::float8 as ms from tallyman.schedules where enabled`,
+    );
+    return rows[0]?.ms ?? undefined;
+  }
+
+  /**
+   * Enqueues everything that is due. A schedule that cannot run (nobody knows its kind yet) stays due, is reported
+   * once, and holds up no other.
+   */
+  async runDue(on: Transactor = this.#database): Promise<ScheduledRun[]> {
+    const runs: ScheduledRun[] = [];
+    const failed: string[] = [];
+    for (;;) {
+      let name: string | undefined;
+      try {
+        const run = await on.transaction(async (tx) => {
+          const { rows } = await tx.query<Row & { now: Date }>(nextDue, [
+            failed,
+            String(this.#maxPayloadBytes),
+          ]);
+          name = rows[0]?.name;
+          return rows[0] && runOne(tx, rows[0], rows[0].now);
+        });
+        if (!run) return runs;
+        this.#told.delete(run.name);
+        runs.push(run);
+      } catch (error) {
+        if (name === undefined || !isScheduleError(error)) throw error;
+        failed.push(name);
+        this.#tell(name, messageOf(error));
+      }
+    }
+  }
+
+  #tell(name: string, problem: string): void {
+    if (this.#told.get(name) === problem) return;
+    this.#told.set(name, problem);
+    this.#database.logger.warn({ schedule: name, problem }, 'a schedule is due and cannot run; it stays due');
+  }
+
+  async #now(): Promise<Date> {
+    const { rows } = await this.#database.query<{ now: Date }>('select now()');
+    return rows[0]?.now ?? new Date();
+  }
+}
+
+async function runOne(tx: Queryable, row: Row, now: Date): Promise<ScheduledRun> {
+  const next = parseCron(row.name, row.cron, row.timezone).nextRun(now);
+  const key = `schedule:${row.name}:${row.next_run_at.toISOString()}`;
+  const { queue, priority, lane, maxAttempts, latestOnly } = row.options;
+  const values = [row.kind, row.payload, row.tenant_id, key, queue, priority, lane, maxAttempts, latestOnly];
+  const { rows } = await tx.query(enqueueRun, values);
+  const jobId = String(rows[0]?.id);
+  // A rhythm that has come to its end (it named a year) has no next time and rests.
+  await tx.query(
+    `update tallyman.schedules
+        set next_run_at = coalesce($2, next_run_at), enabled = $2 is not null, last_run_at = now(), last_job_id = $3
+      where name = $1`,
+    [row.name, next, jobId],
+  );
+  return { name: row.name, dueAt: row.next_run_at, jobId };
+}
+
+/** About this schedule, as opposed to the connection: our own errors and those that `tallyman.enqueue` raises. */
+const isScheduleError = (error: unknown): boolean =>
+  error instanceof TallymanError
+    ? error.code === 'BAD_SCHEDULE'
+    : /^TM/.test((error as { code?: string }).code ?? '');
+
+function parseCron(name: string, cron: string, timezone: string): Cron {
+  requireText(cron, `cron of schedule "${name}"`, 256);
+  const refuse = (problem: string) =>
+    new TallymanError('BAD_SCHEDULE', `cron "${cron}" of schedule "${name}" is refused: ${problem}`);
+  // Croner also takes a single date; that is a delayed job, not a schedule.
+  if (/^\d{4}-\d\d-\d\d/.test(cron)) throw refuse('it is a date; enqueue a job with scheduledAt instead');
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: timezone });
+  } catch {
+    throw new TallymanError(
+      'BAD_SCHEDULE',
+      `timezone "${timezone}" of schedule "${name}" is not known; expected an IANA name such as Europe/Berlin`,
+    );
+  }
+  try {
+    return new Cron(cron, { timezone, paused: true });
+  } catch (error) {
+    throw refuse(messageOf(error).replace(/^CronPattern: /, ''));
+  }
+}
+
+/** The payload is the same at every run, so it is judged once, here, and so is the lane that the kind finds for it. */
+async function checkPayload<Payload>(
+  schedule: NewSchedule<Payload>,
+): Promise<{ kind: string; payload: unknown; lane: string | undefined }> {
+  const { name, kind, payload, lane } = schedule;
+  if (typeof kind === 'string') {
+    requireText(kind, `kind of schedule "${name}"`, 128);
+    return { kind, payload, lane };
+  }
+  const checked = kind.schema ? await check(kind.schema, payload) : { ok: true as const, value: payload };
+  if (!checked.ok)
+    throw new TallymanError(
+      'VALIDATION_ERROR',
+      `payload of schedule "${name}" (kind "${kind.name}") is refused at ${checked.path || 'its root'}: ${checked.problem}`,
+      { details: { schedule: name, kind: kind.name, path: checked.path } },
+    );
+  return { kind: kind.name, payload: checked.value, lane: lane ?? kind.laneKey?.(checked.value) };
+}
+
+function checkOptions({ queue, priority, lane, maxAttempts, latestOnly }: JobOptions): JobOptions {
+  if (queue !== undefined) requireText(queue, 'queue', 128);
+  if (priority !== undefined) requirePriority(priority);
+  if (lane !== undefined) requireText(lane, 'lane', 256);
+  if (maxAttempts !== undefined) requireWhole(maxAttempts, 'maxAttempts', 1, 1000);
+  return {
+    ...(queue !== undefined && { queue }),
+    ...(priority !== undefined && { priority }),
+    ...(lane !== undefined && { lane }),
+    ...(maxAttempts !== undefined && { maxAttempts }),
+    ...(latestOnly !== undefined && { latestOnly }),
+  };
+}
+
+const toSchedule = (row: Row): Schedule => ({
+  name: row.name,
+  cron: row.cron,
+  timezone: row.timezone,
+  kind: row.kind,
+  payload: JSON.parse(row.payload),
+  tenantId: row.tenant_id,
+  options: row.options,
+  enabled: row.enabled,
+  nextRunAt: row.next_run_at,
+  lastRunAt: row.last_run_at ?? undefined,
+  lastJobId: row.last_job_id ?? undefined,
+});

@@ -1,0 +1,194 @@
+import { Checkpoints } from './checkpoints/checkpoints.ts';
+import { Database, type DatabaseOptions, type Queryable } from './database/database.ts';
+import { migrate, requireMigrated } from './database/migrate.ts';
+import { detectPooler } from './database/pooler.ts';
+import { DeadLetters } from './deadletters/dead-letters.ts';
+import { type Enqueued, type EnqueueOptions, Enqueuer } from './jobs/enqueue.ts';
+import { Jobs } from './jobs/jobs.ts';
+import type { Kind } from './jobs/kind.ts';
+import { Queues } from './jobs/queues.ts';
+import { runningJob } from './jobs/runner.ts';
+import { Worker, type WorkerOptions } from './jobs/worker.ts';
+import { Lanes } from './lanes/lanes.ts';
+import { type Exclusive, exclusively, type Section } from './locks/exclusive.ts';
+import type { LaneLock } from './locks/lane-lock.ts';
+import { Log } from './log/log.ts';
+import { Retention } from './retention/retention.ts';
+import { Housekeeper } from './schedules/housekeeper.ts';
+import { Schedules } from './schedules/schedules.ts';
+import { Notifier } from './wakeups/notifier.ts';
+import type { Wakeup } from './wakeups/wakeup.ts';
+
+export interface TallymanOptions extends Omit<DatabaseOptions, 'url'> {
+  readonly databaseUrl: string;
+  /** Bring the database up to date first. Otherwise one that is not is refused. Default false. */
+  readonly migrate?: boolean;
+  readonly jobs?: {
+    /** Default 1 MiB. */
+    readonly maxPayloadBytes?: number;
+    /** For kinds that do not say. Default 5. */
+    readonly maxAttempts?: number;
+  };
+  readonly retention?: {
+    /** How long finished jobs are kept. 0 writes no history of successes. Default 7 days. */
+    readonly keepMs?: number;
+  };
+  /** Brokers that carry wake-ups beside LISTEN/NOTIFY. */
+  readonly wakeups?: readonly Wakeup[];
+  /** Who may run a lane, beside the claim in Postgres. Default: the claim alone. */
+  readonly laneLock?: LaneLock;
+  /** Connections opened at once. A worker that starts needs about four. Default 4. */
+  readonly warmConnections?: number;
+  /** Run schedules and retention while a worker runs, on one process of the fleet at a time. Default true. */
+  readonly housekeeping?: boolean;
+}
+
+export type TxOption = { readonly tx?: Queryable };
+
+/**
+ * The front door: enqueue, workers, and everything a person may look at or do.
+ *
+ * @example
+ * const tallyman = await Tallyman.open({ databaseUrl, migrate: true });
+ * await tallyman.enqueue(greet, { name: 'Ada' });
+ * const worker = tallyman.worker({ kinds: [greet] });
+ * await worker.start();
+ */
+export class Tallyman {
+  readonly database: Database;
+  readonly jobs: Jobs;
+  readonly deadLetters: DeadLetters;
+  readonly lanes: Lanes;
+  readonly queues: Queues;
+  readonly schedules: Schedules;
+  readonly checkpoints: Checkpoints;
+  readonly log: Log;
+  readonly #options: TallymanOptions;
+  readonly #enqueuer: Enqueuer;
+  readonly #notifier: Notifier;
+  readonly #keepMs: number;
+  readonly #workers = new Set<Worker>();
+  readonly #sessions: boolean;
+  #housekeeper: Housekeeper | undefined;
+  #housekeeping: NodeJS.Timeout | undefined;
+
+  private constructor(database: Database, options: TallymanOptions, sessions: boolean) {
+    this.database = database;
+    this.#options = options;
+    this.#keepMs = options.retention?.keepMs ?? 7 * 24 * 3_600_000;
+    this.#sessions = sessions;
+    this.#notifier = new Notifier(database, options.wakeups ?? []);
+    const maxPayloadBytes = options.jobs?.maxPayloadBytes ?? 1024 * 1024;
+    this.#enqueuer = new Enqueuer(database, this.#notifier, {
+      maxPayloadBytes,
+      defaultMaxAttempts: options.jobs?.maxAttempts ?? 5,
+    });
+    this.jobs = new Jobs(database, this.#keepMs);
+    this.deadLetters = new DeadLetters(database);
+    this.lanes = new Lanes(database);
+    this.queues = new Queues(database);
+    this.schedules = new Schedules(database, { maxPayloadBytes });
+    this.checkpoints = new Checkpoints(database);
+    this.log = new Log(database);
+  }
+
+  static async open(options: TallymanOptions): Promise<Tallyman> {
+    const database = await Database.connect({ ...options, url: options.databaseUrl });
+    try {
+      if (options.migrate) await migrate(database);
+      else await requireMigrated(database);
+      const [pooler] = await Promise.all([
+        detectPooler(database),
+        database.warm(options.warmConnections ?? 4),
+      ]);
+      const sessions = pooler !== 'transaction';
+      if (!sessions) {
+        database.prepare = false;
+        database.logger.warn(
+          {},
+          'a transaction pooler sits in front of PostgreSQL: there is no LISTEN and no session lock; workers find work by polling',
+        );
+      }
+      const tallyman = new Tallyman(database, options, sessions);
+      await tallyman.#notifier.start();
+      return tallyman;
+    } catch (error) {
+      await database.close();
+      throw error;
+    }
+  }
+
+  /**
+   * Enqueues one job. Resolves when it is durable; with `tx` it is part of that transaction instead. Inside a
+   * handler the job inherits the running job's correlation id.
+   */
+  enqueue<P>(
+    kind: Kind<P>,
+    payload: P,
+    { tx, ...options }: EnqueueOptions & TxOption = {},
+  ): Promise<Enqueued> {
+    return this.#enqueuer.one(kind, payload, inherited(options), tx);
+  }
+
+  /** Enqueues many jobs at once: all of them or none. */
+  enqueueMany<P>(
+    kind: Kind<P>,
+    items: readonly ({ readonly payload: P } & EnqueueOptions)[],
+    { tx }: TxOption = {},
+  ): Promise<Enqueued[]> {
+    return this.#enqueuer.many(kind, runningJob.getStore() ? items.map(inherited) : items, tx);
+  }
+
+  worker(options: WorkerOptions): Worker {
+    const worker = new Worker(
+      {
+        database: this.database,
+        enqueuer: this.#enqueuer,
+        notifier: this.#notifier,
+        listen: this.#sessions,
+        laneLock: this.#options.laneLock,
+        keepMs: this.#keepMs,
+        onStart: () => this.#keepHouse(),
+      },
+      options,
+    );
+    this.#workers.add(worker);
+    return worker;
+  }
+
+  /**
+   * Runs `work` if nobody else in the fleet is in a section of this id; never waits for one. Its transactions run on
+   * the connection that holds the lock: whoever loses the lock loses the commit, too.
+   */
+  exclusively<T>(
+    lockId: bigint | number,
+    work: (section: Section) => Promise<T>,
+    options: { readonly signal?: AbortSignal } = {},
+  ): Promise<Exclusive<T>> {
+    return exclusively(this.database, lockId, work, options);
+  }
+
+  #keepHouse(): void {
+    if (this.#housekeeper || this.#options.housekeeping === false) return;
+    const retention = new Retention({ keepMs: this.#keepMs });
+    const housekeeper = new Housekeeper(this.database, { schedules: this.schedules, retention });
+    this.#housekeeper = housekeeper;
+    // What waits for a worker that starts comes first.
+    this.#housekeeping = setTimeout(() => housekeeper.start(), 1000);
+  }
+
+  /** Stops the workers of this process, then the connections. */
+  async close(): Promise<void> {
+    await Promise.all([...this.#workers].map((worker) => worker.stop()));
+    clearTimeout(this.#housekeeping);
+    await this.#housekeeper?.stop();
+    await this.#notifier.stop();
+    await this.#options.laneLock?.stop();
+    await this.database.close();
+  }
+}
+
+function inherited<O extends EnqueueOptions>(options: O): O {
+  const running = runningJob.getStore();
+  return running ? { correlationId: running.correlationId, ...options } : options;
+}

@@ -1,0 +1,140 @@
+import { constants } from 'node:fs';
+import { access, open, readFile, realpath } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import type { EmbeddedPostgres } from '../engine/database/embedded/index.ts';
+import { messageOf, TallymanError } from '../engine/errors.ts';
+import type { Logger } from '../engine/logger.ts';
+
+/**
+ * The embedded server of a folder has one owner at a time: the process that started it. Others on the same machine
+ * may use it meanwhile.
+ *
+ *   join    use the one that runs; start it when none does   (a command that is over in a moment)
+ *   own     start it; somebody else's is an error             (`npm start`)
+ *   either  start it; use somebody else's if there is one     (a worker)
+ */
+export type EmbeddedWish = 'join' | 'own' | 'either';
+
+export interface EmbeddedUse {
+  readonly url: string;
+  readonly port: number;
+  readonly dataDir: string;
+  /** This process started it and stops it again. */
+  readonly started: boolean;
+  close(): Promise<void>;
+}
+
+/** A command that is over in a moment may own the server just now; another may be starting it. */
+const patienceMs: Readonly<Record<EmbeddedWish, number>> = { join: 4_000, own: 4_000, either: 1_500 };
+/**
+ * Before the server is stopped, sessions are given this long to end: our own, which are closing, and those of commands
+ * that joined it. Whoever started it only for a moment leaves no other command in the lurch.
+ */
+const guestsMs: Readonly<Record<EmbeddedWish, number>> = { join: 5_000, own: 500, either: 500 };
+
+export async function useEmbedded(dataDir: string, wish: EmbeddedWish, logger: Logger): Promise<EmbeddedUse> {
+  const deadline = Date.now() + patienceMs[wish];
+  for (;;) {
+    if (wish === 'join') {
+      const running = await findRunning(dataDir);
+      if (running) return { ...running, dataDir, started: false, close: async () => {} };
+    }
+    try {
+      return await startOwn(dataDir, wish, logger);
+    } catch (error) {
+      if (!(error instanceof TallymanError) || error.code !== 'EMBEDDED_IN_USE') throw error;
+      if (Date.now() < deadline) await sleep(100);
+      else if (wish === 'either') return await useEmbedded(dataDir, 'join', logger);
+      else throw error;
+    }
+  }
+}
+
+async function startOwn(dataDir: string, wish: EmbeddedWish, logger: Logger): Promise<EmbeddedUse> {
+  // Only here: whoever has a DATABASE_URL need not have the binaries installed.
+  const { startEmbedded } = await import('../engine/database/embedded/index.ts');
+  const first = await access(join(dataDir, 'data')).then(
+    () => false,
+    () => true,
+  );
+  const server = await startEmbedded({ dataDir, logger });
+  // Whoever only forgot to set it would look for his jobs in vain.
+  if (first && wish === 'join')
+    logger.warn({ dataDir }, 'DATABASE_URL is not set: made an embedded PostgreSQL');
+  return {
+    url: server.url,
+    port: server.port,
+    dataDir,
+    started: true,
+    close: async () => {
+      await guestsGone(server, guestsMs[wish]);
+      await server.stop();
+    },
+  };
+}
+
+/** The address of the server that runs in this folder, if one does and it takes our login. */
+export async function findRunning(dataDir: string): Promise<{ url: string; port: number } | undefined> {
+  try {
+    const folder = await realpath(dataDir);
+    // The server's own file says where it listens, and that it is ready. O_NOFOLLOW: the folder is the server's
+    // account's, and root must not be led elsewhere by a link in it.
+    const file = await open(
+      join(folder, 'data', 'postmaster.pid'),
+      constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0),
+    );
+    const lines = (await file.readFile('utf8').finally(() => file.close())).split('\n');
+    const port = Number(lines[3]);
+    if (!(port > 0) || lines[7]?.trim() !== 'ready') return undefined;
+    const password = (await readFile(join(folder, 'password'), 'utf8')).trim();
+    const url = `postgres://tallyman:${encodeURIComponent(password)}@127.0.0.1:${port}/tallyman`;
+    return (await answers(url)) ? { url, port } : undefined;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return undefined;
+    if (code !== 'EACCES' && code !== 'EPERM') throw error;
+    throw new TallymanError(
+      'EMBEDDED_NOT_YOURS',
+      `The embedded PostgreSQL in ${dataDir} belongs to another user (${messageOf(error)}). Run this as that user, or set DATABASE_URL.`,
+      { cause: error },
+    );
+  }
+}
+
+/**
+ * A file that a crash left behind names a port that is anybody's by now. SCRAM proves both sides: a stranger neither
+ * accepts our password nor learns it.
+ */
+async function answers(url: string): Promise<boolean> {
+  const client = new pg.Client({ connectionString: url, ssl: false, connectionTimeoutMillis: 3_000 });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    return true;
+  } catch {
+    return false;
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+async function guestsGone(server: EmbeddedPostgres, limitMs: number): Promise<void> {
+  const client = new pg.Client({ connectionString: server.url, ssl: false });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    for (const deadline = Date.now() + limitMs; Date.now() < deadline; await sleep(20)) {
+      const { rowCount } = await client.query(
+        `select from pg_stat_activity
+          where backend_type = 'client backend' and pid <> pg_backend_pid() and datname = current_database()`,
+      );
+      if (rowCount === 0) return;
+    }
+  } catch {
+    // It is to be stopped anyway.
+  } finally {
+    await client.end().catch(() => {});
+  }
+}

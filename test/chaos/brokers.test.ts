@@ -1,0 +1,112 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { natsWakeup } from '../../src/engine/wakeups/nats.ts';
+import { rabbitmqWakeup } from '../../src/engine/wakeups/rabbitmq.ts';
+import { amiss, chance, drained, expectFinishedOnce, Fleet, scene } from '../support/chaos.ts';
+import { LaneWriter, laneNames, load } from '../support/chaos-writers.ts';
+import { until } from '../support/engine.ts';
+import { privateNats } from '../support/services/nats.ts';
+import { privateRabbitmq } from '../support/services/rabbitmq.ts';
+
+const reconnect = { minMs: 100, maxMs: 500 };
+/** Long enough to tell a job that was polled from one whose hint was heard. */
+const pollIntervalMs = 3000;
+
+const brokers = [
+  {
+    name: 'RabbitMQ',
+    broker: privateRabbitmq,
+    wakeup: (url: string) => rabbitmqWakeup({ url, reconnect }),
+    settings: (url: string) => ({ rabbitmq: url }),
+  },
+  {
+    name: 'NATS',
+    broker: privateNats,
+    wakeup: (url: string) => natsWakeup({ servers: url, reconnect }),
+    settings: (url: string) => ({ nats: url }),
+  },
+];
+
+describe.each(brokers)(
+  '$name is stopped and started again while jobs flow',
+  ({ broker, wakeup, settings }) => {
+    test('everything is done by polling meanwhile, and hints flow again afterwards', {
+      timeout: 180_000,
+    }, async () => {
+      const random = chance();
+      const service = await broker();
+      onTestFinished(() => service[Symbol.asyncDispose]());
+      await service.start();
+      const ours = wakeup(service.url);
+      const bundle = await scene({ wakeups: [ours] });
+      // Without NOTIFY: what is heard is heard through the broker.
+      await bundle.rows(
+        `create or replace function tallyman.hint(p_queues text[]) returns void language sql as 'select'`,
+      );
+      const fleet = new Fleet({
+        url: bundle.url,
+        ...settings(service.url),
+        options: { pollIntervalMs, concurrency: 10 },
+      });
+      await fleet.start(2);
+      const status = () => Promise.all(fleet.all.map((worker) => worker.ask('wakeups')));
+      const isState = async (state: 'up' | 'down') =>
+        ours.status().state === state && (await status()).every(({ states }) => states[0] === state);
+
+      let jobs = 0;
+      /** How long a job waits on an idle system, in milliseconds, at different moments between two polls. */
+      const waits = async (times: number) => {
+        const all: number[] = [];
+        for (let n = 0; n < times; n += 1) {
+          await sleep(random.between(100, 800));
+          const { id } = await bundle.tallyman.enqueue(bundle.kinds.plain, { i: n });
+          const began = performance.now();
+          await until(
+            'it ran',
+            async () => (await bundle.rows('select 1 from runs where job = $1', [id])).length > 0,
+          );
+          all.push(performance.now() - began);
+          jobs += 1;
+        }
+        return all.sort((a, b) => a - b);
+      };
+      const middle = (sorted: number[]) => sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+
+      const before = middle(await waits(4));
+      expect(before).toBeLessThan(pollIntervalMs / 4);
+
+      const write = () => load(writers.map((writer) => (ended) => writer.writeUntil(ended, 20)));
+      const writers = laneNames(20, 2).map((lanes) => new LaneWriter(bundle, random, lanes));
+      let writing = write();
+      await sleep(500);
+      await service.stop();
+      await until('everybody knows that it is away', () => isState('down'));
+      await sleep(1000);
+      await writing.stop();
+      await drained(bundle, fleet);
+      const away = (await waits(2)).at(-1) ?? 0;
+      expect(away).toBeLessThan(pollIntervalMs * 3);
+
+      writing = write();
+      await service.start();
+      await until('everybody is back', () => isState('up'), 30_000);
+      const heard = (await status()).map(({ hints }) => hints);
+      await sleep(500);
+      await writing.stop();
+      await drained(bundle, fleet);
+      const after = middle(await waits(4));
+      expect(after).toBeLessThan(pollIntervalMs / 4);
+      (await status()).forEach(({ hints }, i) => {
+        expect(hints).toBeGreaterThan(heard[i] ?? 0);
+      });
+
+      await drained(bundle, fleet);
+      expect(await amiss(bundle)).toEqual({});
+      jobs += writers.flatMap((writer) => writer.acknowledged).length;
+      await expectFinishedOnce(bundle, jobs);
+      console.info(
+        `chaos: ${jobs} jobs; wake-up ${before.toFixed(0)} ms, by polling up to ${away.toFixed(0)} ms, afterwards ${after.toFixed(0)} ms`,
+      );
+    });
+  },
+);

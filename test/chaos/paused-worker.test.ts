@@ -1,0 +1,163 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { defineKind } from '../../src/engine/jobs/kind.ts';
+import { amiss, drained, expectFinishedOnce, Fleet, scene } from '../support/chaos.ts';
+import { engine, until } from '../support/engine.ts';
+
+/** Longer than the tests take to pause the worker, so that every handler is in the middle when it is. */
+const ms = 4000;
+
+test('ENG-4, ENG-8: SIGSTOP past the lease, then SIGCONT: the worker that wakes up changes nothing', {
+  timeout: 120_000,
+}, async () => {
+  const bundle = await scene();
+  const options = {
+    leaseMs: 1500,
+    renewMs: 500,
+    recoverIntervalMs: 300,
+    pollIntervalMs: 100,
+    concurrency: 50,
+  };
+  const { tallyman, kinds, rows } = bundle;
+  const first = new Fleet({ url: bundle.url, options });
+  await first.start(1);
+  const [sleeper] = first.all;
+  const sleeperId = await sleeper?.ready;
+  const hows = ['plain', 'commit', 'in commit', 'until told'] as const;
+  // Free ones, and the same at the head of lanes, with more behind them.
+  const free = await tallyman.enqueueMany(
+    kinds.paused,
+    Array.from({ length: 20 }, (_, i) => ({ payload: { i, ms, how: hows[i % 4] ?? 'plain' } })),
+  );
+  const lanes = await tallyman.enqueueMany(
+    kinds.paused,
+    hows.flatMap((how) => [0, 1, 2].map((i) => ({ payload: { i, how, ...(i === 0 && { ms }) }, lane: how }))),
+  );
+  await until('every handler is in the middle', async () => (await rows('select 1 from runs')).length === 24);
+  sleeper?.signal('SIGSTOP');
+
+  const second = new Fleet({ url: bundle.url, options });
+  await second.start(1);
+  const [other] = second.all;
+  const otherId = await other?.ready;
+  await drained(bundle);
+  const state = async () => ({
+    history: await rows('select id, status, attempts, worker, finished_at from tallyman.history order by id'),
+    effects: await rows('select job, worker from effects order by id'),
+    claims: await rows(`select token from tallyman.claims where worker = $1`, [sleeperId]),
+    dead: await rows('select id from tallyman.dead_letters'),
+  });
+  const before = await state();
+  await sleep(ms);
+  sleeper?.signal('SIGCONT');
+
+  // Who waited for the signal has it; who tried to commit was refused; the rest was discarded without a word.
+  const notes = () =>
+    rows<{ note: string; n: number }>(
+      'select note, count(*)::int as n from notes where worker = $1 group by 1 order by 1',
+      [sleeperId],
+    );
+  await until(
+    'every handler of the paused worker has come to its end',
+    async () => (await notes()).reduce((sum, { n }) => sum + n, 0) >= 18,
+  );
+  await sleep(1000);
+  expect(await notes()).toEqual([
+    { note: 'refused: LeaseLostError', n: 12 },
+    { note: 'signal: LeaseLostError', n: 6 },
+  ]);
+  expect(await state()).toEqual(before);
+  expect(before.history.every((job) => (job as { worker: string }).worker === otherId)).toBe(true);
+  expect(before.effects.every((effect) => (effect as { worker: string }).worker === otherId)).toBe(true);
+  expect(before.claims).toEqual([]);
+  expect(await amiss(bundle)).toEqual({});
+  await expectFinishedOnce(bundle, free.length + lanes.length);
+
+  // It is a worker like any other again.
+  await second.killAll();
+  await tallyman.enqueueMany(
+    kinds.once,
+    Array.from({ length: 20 }, (_, i) => ({ payload: { i }, lane: 'afterwards' })),
+  );
+  await drained(bundle);
+  expect(sleeper?.end).toBeUndefined();
+});
+
+test('ENG-4, ENG-8: a worker that wakes up while another runs its jobs completes none of them', {
+  timeout: 120_000,
+}, async () => {
+  const bundle = await scene();
+  const { tallyman, kinds, rows } = bundle;
+  const options = {
+    leaseMs: 1500,
+    renewMs: 500,
+    recoverIntervalMs: 300,
+    pollIntervalMs: 100,
+    concurrency: 20,
+  };
+  const first = new Fleet({ url: bundle.url, options });
+  await first.start(1);
+  const [sleeper] = first.all;
+  const slow = { ms: 2500, againMs: 1500 };
+  const jobs = await tallyman.enqueueMany(
+    kinds.paused,
+    (['plain', 'commit', 'in commit'] as const).flatMap((how) => [
+      { payload: { i: 0, how, ...slow } },
+      { payload: { i: 0, how, ...slow }, lane: how },
+      { payload: { i: 1, how }, lane: how },
+    ]),
+  );
+  await until('every handler is in the middle', async () => (await rows('select 1 from runs')).length === 6);
+  const stoppedAt = Date.now();
+  sleeper?.signal('SIGSTOP');
+  const second = new Fleet({ url: bundle.url, options });
+  await second.start(1);
+  const otherId = await second.all[0]?.ready;
+  await until(
+    'the other is in the middle of one',
+    async () => (await rows('select 1 from runs where worker = $1', [otherId])).length > 0,
+  );
+  // All its handlers are overdue: they go on at once, before it can learn from anybody that its lease is gone.
+  await sleep(Math.max(0, stoppedAt + slow.ms + 100 - Date.now()));
+  expect((await rows('select 1 from tallyman.jobs where lane is not null')).length).toBeGreaterThan(0);
+  sleeper?.signal('SIGCONT');
+  await sleep(1000);
+  // Whatever is done from now on is the other's doing, even what it has not begun.
+  await first.killAll();
+  await drained(bundle, second);
+  await expectFinishedOnce(bundle, jobs.length);
+  expect(await amiss(bundle)).toEqual({});
+  expect(await rows('select distinct worker from tallyman.history')).toEqual([{ worker: otherId }]);
+  expect(await rows('select distinct worker from effects')).toEqual([{ worker: otherId }]);
+});
+
+test('ENG-8: a lease that is lost in the middle of ctx.commit takes the effect with it', async () => {
+  const bundle = await engine();
+  await bundle.rows('create table effects (job text, attempt int)');
+  const outcomes: string[] = [];
+  const kind = defineKind({
+    name: 'k',
+    retry: { backoff: () => 0 },
+    handler: async (_, ctx) => {
+      const lost = new Promise((resolve) => ctx.signal.addEventListener('abort', resolve));
+      await ctx
+        .commit(async (tx) => {
+          await tx.query('insert into effects values ($1, $2)', [ctx.id, ctx.attempt]);
+          if (ctx.attempt > 1) return;
+          await bundle.rows(`update tallyman.claims set expires_at = now() - interval '1 s'`);
+          await bundle.rows(`select tallyman.recover('{"k": [0, 0, 0, 0, 0]}', 1000000)`);
+          // The worker knows by now; what it knows must not make it ask for less.
+          await lost;
+        })
+        .then(
+          () => outcomes.push(`${ctx.attempt} committed`),
+          (error: Error) => outcomes.push(`${ctx.attempt} ${error.name}`),
+        );
+    },
+  });
+  await bundle.work({ kinds: [kind], leaseMs: 2000, renewMs: 100 });
+  const { id } = await bundle.tallyman.enqueue(kind, {});
+  await until('both runs have ended', () => outcomes.length === 2);
+  expect(outcomes).toEqual(['1 LeaseLostError', '2 committed']);
+  expect(await bundle.rows('select * from effects')).toEqual([{ job: id, attempt: 2 }]);
+});

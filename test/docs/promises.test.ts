@@ -1,0 +1,36 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+
+const root = join(import.meta.dirname, '../..');
+const page = readFileSync(join(root, 'docs/promises.md'), 'utf8');
+const rows = page
+  .split('\n')
+  .filter((line) => line.startsWith('|') && line.includes('`'))
+  .map((line) =>
+    line
+      .slice(1, -1)
+      .split('|')
+      .map((cell) => cell.trim()),
+  );
+const files = (cell: string) =>
+  [...cell.matchAll(/`([^` ]+\.(?:ts|js|sql))`/g)].map(([, path]) => path ?? '');
+const source = (path: string) => join(root, 'src/engine', path.replace(/^sql\//, 'database/migrations/'));
+
+describe('docs/promises.md', () => {
+  for (const [id = '', , keptBy, provenBy] of rows.filter((cells) => /^[A-Z]+-\d+$/.test(cells[0] ?? '')))
+    test(`${id} is kept and proven where the page says`, () => {
+      expect(files(keptBy ?? '').filter((path) => !existsSync(source(path)))).toEqual([]);
+      const tests = files(provenBy ?? '');
+      expect(tests.length).toBeGreaterThan(0);
+      for (const path of tests)
+        expect(readFileSync(join(root, 'test', path), 'utf8')).toMatch(new RegExp(`\\b${id}\\b`));
+    });
+
+  test('the races name tests that exist', () => {
+    const races = rows.filter((cells) => cells.length === 2);
+    expect(races.length).toBe(8);
+    for (const [, provenBy] of races)
+      expect(files(provenBy ?? '').filter((path) => !existsSync(join(root, 'test', path)))).toEqual([]);
+  });
+});

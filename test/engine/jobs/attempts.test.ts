@@ -1,0 +1,325 @@
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { PermanentError, RetryLater } from '../../../src/engine/errors.ts';
+import { withJitter } from '../../../src/engine/jobs/failures.ts';
+import { defaultBackoff, defineKind } from '../../../src/engine/jobs/kind.ts';
+import { engine, takeTurn, until } from '../../support/engine.ts';
+
+const statusOf = async (bundle: Awaited<ReturnType<typeof engine>>, id: string) =>
+  (await bundle.tallyman.jobs.get(id))?.status;
+
+describe('attempts', () => {
+  test('ENG-5: waits 2, 4, 8, 16 … 1024 seconds, plus a tenth at the most', () => {
+    expect([1, 2, 3, 4, 9, 10, 11, 40].map(defaultBackoff)).toEqual(
+      [2, 4, 8, 16, 512, 1024, 1024, 1024].map((s) => s * 1000),
+    );
+    for (let i = 0; i < 200; i += 1) {
+      const ms = withJitter(1000);
+      expect(ms).toBeGreaterThanOrEqual(1000);
+      expect(ms).toBeLessThanOrEqual(1100);
+    }
+  });
+
+  test('ENG-5: five attempts by default, then DEAD_LETTER', async () => {
+    const bundle = await engine();
+    const attempts: number[] = [];
+    const flaky = defineKind({
+      name: 'flaky',
+      retry: { backoff: () => 1 },
+      handler: (_, ctx) => {
+        attempts.push(ctx.attempt);
+        throw new Error('the carrier is down');
+      },
+    });
+    await bundle.work({ kinds: [flaky] });
+    const { id } = await bundle.tallyman.enqueue(flaky, {});
+    await until('it is buried', async () => (await statusOf(bundle, id)) === 'DEAD_LETTER');
+    expect(attempts).toEqual([1, 2, 3, 4, 5]);
+    const letter = await bundle.tallyman.deadLetters.get(id);
+    expect(letter).toMatchObject({
+      kind: 'flaky',
+      queue: 'default',
+      attempts: 5,
+      maxAttempts: 5,
+      redrives: 0,
+    });
+    expect(letter?.firstFailedAt.getTime()).toBeLessThan(letter?.lastFailedAt.getTime() ?? 0);
+  });
+
+  test('ENG-5: the wait is in the database, and the database counts it', async () => {
+    const bundle = await engine();
+    const kind = defineKind({
+      name: 'once-an-hour',
+      retry: { backoff: () => 3_600_000 },
+      handler: () => Promise.reject(new Error('no')),
+    });
+    await bundle.work({ kinds: [kind] });
+    const { id } = await bundle.tallyman.enqueue(kind, {});
+    await until('it failed once', async () => (await bundle.tallyman.jobs.get(id))?.attempts === 1);
+    const [row] = await bundle.rows<{ wait: string; pos: null }>(
+      'select extract(epoch from scheduled_at - now()) as wait, pos from tallyman.jobs where id = $1',
+      [id],
+    );
+    expect(Number(row?.wait)).toBeGreaterThan(3590);
+    expect(Number(row?.wait)).toBeLessThan(3960);
+    expect(row?.pos).toBeNull();
+    expect(await statusOf(bundle, id)).toBe('QUEUED');
+  });
+
+  test('ENG-6: PermanentError is FAILED at once; last_error tells code, message, stack, attempt, worker, time', async () => {
+    const bundle = await engine();
+    const kind = defineKind({
+      name: 'hopeless',
+      handler: () => {
+        throw new PermanentError('SNAPSHOT_NOT_READY', 'the snapshot is not sealed');
+      },
+    });
+    const worker = await bundle.work({ kinds: [kind] });
+    const { id } = await bundle.tallyman.enqueue(kind, {});
+    await until('it failed', async () => (await statusOf(bundle, id)) === 'FAILED');
+    const job = await bundle.tallyman.jobs.get(id);
+    expect(job).toMatchObject({ attempts: 1 });
+    expect(job?.lastError).toMatchObject({
+      code: 'SNAPSHOT_NOT_READY',
+      message: 'the snapshot is not sealed',
+      attempt: 1,
+      worker: worker.id,
+    });
+    expect(job?.lastError?.stack).toContain('attempts.test');
+    expect(Number.isNaN(Date.parse(job?.lastError?.at ?? ''))).toBe(false);
+    expect((await bundle.tallyman.deadLetters.list()).items).toHaveLength(0);
+  });
+
+  test('ENG-6: RetryLater reschedules as asked, and counts as an attempt', async () => {
+    const bundle = await engine();
+    const kind = defineKind({
+      name: 'later',
+      handler: () => {
+        throw new RetryLater(7_200_000);
+      },
+    });
+    await bundle.work({ kinds: [kind] });
+    const { id } = await bundle.tallyman.enqueue(kind, {});
+    await until('it failed once', async () => (await bundle.tallyman.jobs.get(id))?.attempts === 1);
+    const job = await bundle.tallyman.jobs.get(id);
+    const waitMs = (job?.scheduledAt.getTime() ?? 0) - Date.now();
+    expect(waitMs).toBeGreaterThan(7_100_000);
+    expect(waitMs).toBeLessThan(7_210_000);
+  });
+
+  test('ENG-7: throws, rejections, timeouts and odd values never stop the loop', async () => {
+    const bundle = await engine();
+    const done: number[] = [];
+    const kind = defineKind<{ how: string; i: number }>({
+      name: 'misbehaving',
+      retry: { maxAttempts: 1 },
+      timeoutMs: 300,
+      handler: ({ how, i }) => {
+        if (how === 'throw') throw new Error('x');
+        if (how === 'throw-string') throw 'just a string';
+        if (how === 'throw-null') throw null;
+        if (how === 'reject') return Promise.reject(new Error('x\0y'));
+        if (how === 'hang') return new Promise(() => {});
+        return done.push(i);
+      },
+    });
+    await bundle.work({ kinds: [kind], concurrency: 2 });
+    const hows = ['throw', 'throw-string', 'throw-null', 'reject', 'hang', 'hang', 'hang', 'fine'];
+    for (const [i, how] of hows.entries()) await bundle.tallyman.enqueue(kind, { how, i });
+    await until('the last one is done', () => done.includes(7));
+    await until(
+      'the others are buried',
+      async () => (await bundle.tallyman.deadLetters.list()).items.length === 7,
+    );
+    const codes = (await bundle.tallyman.deadLetters.list()).items.map((letter) => letter.lastError?.code);
+    expect(codes.filter((code) => code === 'TIMEOUT')).toHaveLength(3);
+  });
+
+  test('ENG-7: an unknown kind is left for a worker that knows it, and reported', async () => {
+    const bundle = await engine();
+    const known = defineKind({ name: 'known', handler: () => {} });
+    const ran: string[] = [];
+    const foreign = defineKind({ name: 'foreign', handler: (_, ctx) => ran.push(ctx.id) });
+    const reported: string[] = [];
+    const ignorant = await bundle.work({ kinds: [known] });
+    ignorant.events.on('unknownKind', ({ kind }) => reported.push(kind));
+    const free = await bundle.tallyman.enqueue(foreign, {});
+    const inLane = await bundle.tallyman.enqueue(foreign, {}, { lane: 'l' });
+    const after = await bundle.tallyman.enqueue(known, {});
+    await until('it was reported', () => reported.length >= 2);
+    await until('the known one ran', async () => (await statusOf(bundle, after.id)) === 'SUCCEEDED');
+    expect(await bundle.tallyman.jobs.get(free.id)).toMatchObject({ status: 'QUEUED', attempts: 0 });
+    await bundle.work({ kinds: [foreign] });
+    await until('the other worker ran both', () => ran.length === 2);
+    expect(ran.sort()).toEqual([free.id, inLane.id].sort());
+  });
+
+  test('ENG-11: a payload that its schema no longer takes is FAILED with VALIDATION_ERROR and the path', async () => {
+    const bundle = await engine();
+    const loose = defineKind<{ a: { b: unknown } }>({ name: 'shaped', handler: () => {} });
+    const strict = defineKind({
+      name: 'shaped',
+      schema: z.object({ a: z.object({ b: z.number() }) }),
+      handler: () => {},
+    });
+    const { id } = await bundle.tallyman.enqueue(loose, { a: { b: 'text' } });
+    await bundle.work({ kinds: [strict] });
+    await until('it failed', async () => (await statusOf(bundle, id)) === 'FAILED');
+    const job = await bundle.tallyman.jobs.get(id);
+    expect(job?.lastError?.code).toBe('VALIDATION_ERROR');
+    expect(job?.lastError?.message).toContain('a.b');
+  });
+
+  test('ENG-15: a job enqueued by a handler inherits the correlation id', async () => {
+    const bundle = await engine();
+    const child = defineKind({ name: 'child', handler: () => {} });
+    const ids: string[] = [];
+    const parent = defineKind({
+      name: 'parent',
+      handler: async (_, ctx) => {
+        ids.push((await ctx.enqueue(child, {})).id);
+        ids.push((await bundle.tallyman.enqueue(child, {})).id);
+        await ctx.commit(async (tx) => ids.push((await ctx.enqueue(child, {}, { tx })).id));
+      },
+    });
+    await bundle.work({ kinds: [parent, child] });
+    const named = await bundle.tallyman.enqueue(parent, {}, { correlationId: 'order-7', tenantId: 'acme' });
+    await until(
+      'children ran',
+      async () => ids.length === 3 && (await statusOf(bundle, ids[2] ?? '')) === 'SUCCEEDED',
+    );
+    for (const id of ids) expect((await bundle.tallyman.jobs.get(id))?.correlationId).toBe('order-7');
+    expect((await bundle.tallyman.jobs.get(ids[0] ?? ''))?.tenantId).toBe('acme');
+    const plain = await bundle.tallyman.enqueue(child, {});
+    expect((await bundle.tallyman.jobs.get(plain.id))?.correlationId).toBe(plain.id);
+    expect((await bundle.tallyman.jobs.list({ correlationId: 'order-7' })).items).toHaveLength(4);
+    expect(named.existing).toBe(false);
+  });
+});
+
+describe('crashes', () => {
+  const noop = defineKind({ name: 'noop', retry: { backoff: () => 0 }, handler: () => {} });
+  const crash = async (bundle: Awaited<ReturnType<typeof engine>>, total: number, alone = false) => {
+    const { jobs } = await takeTurn(bundle, `dead-${Math.random()}`, { total, alone, leaseMs: 1 });
+    return jobs.map((job) => job.id);
+  };
+  const recover = (bundle: Awaited<ReturnType<typeof engine>>) =>
+    bundle.rows<{ freed: number; counted: string | null; status: string | null }>(
+      `select freed, counted, status from pg_sleep(0.005), tallyman.recover('{"noop": [0, 0, 0, 0]}', 1000000)`,
+    );
+  const attempts = async (bundle: Awaited<ReturnType<typeof engine>>) =>
+    bundle.rows<{ id: string; attempts: number }>('select id, attempts from tallyman.jobs order by id');
+
+  test('ENG-5: a crash counts for a job that was alone, not for those merely claimed beside another', async () => {
+    const bundle = await engine();
+    const [a, b, c] = await bundle.tallyman.enqueueMany(noop, [
+      { payload: {} },
+      { payload: {} },
+      { payload: {} },
+    ]);
+    expect(await crash(bundle, 10)).toHaveLength(3);
+    expect(await recover(bundle)).toEqual([{ freed: 3, counted: null, status: null }]);
+    expect((await attempts(bundle)).map((job) => job.attempts)).toEqual([0, 0, 0]);
+    // From now on one at a time, in order.
+    expect(await crash(bundle, 10)).toEqual([]);
+    for (const job of [a, b]) {
+      expect(await crash(bundle, 10, true)).toEqual([job?.id]);
+      expect(await recover(bundle)).toEqual([{ freed: 1, counted: job?.id, status: 'QUEUED' }]);
+    }
+    expect((await attempts(bundle)).map((job) => job.attempts)).toEqual([1, 1, 0]);
+    expect(await crash(bundle, 10, true)).toEqual([c?.id]);
+    const [row] = await bundle.rows<{ last_error: { message: string } }>(
+      'select last_error from tallyman.jobs where id = $1',
+      [a?.id],
+    );
+    expect(row?.last_error.message).toMatch(/^lease expired, worker dead-/);
+  });
+
+  test('ENG-5: the one that kills workers is buried, its neighbours are run', async () => {
+    const bundle = await engine();
+    const jobs = await bundle.tallyman.enqueueMany(
+      noop,
+      Array.from({ length: 4 }, () => ({ payload: {}, maxAttempts: 3 })),
+    );
+    const poison = jobs[2]?.id ?? '';
+    let crashes = 0;
+    await crash(bundle, 10);
+    await recover(bundle);
+    for (let i = 0; i < 20; i += 1) {
+      await bundle.rows('select tallyman.promote(100)');
+      const [id] = await crash(bundle, 1, true);
+      if (id === undefined) break;
+      if (id === poison) {
+        crashes += 1;
+        await recover(bundle);
+      } else {
+        await bundle.rows('delete from tallyman.jobs where id = $1', [id]);
+        await recover(bundle);
+      }
+    }
+    expect(crashes).toBe(3);
+    expect(await attempts(bundle)).toEqual([]);
+    const { items } = await bundle.tallyman.deadLetters.list();
+    expect(items.map((letter) => letter.id)).toEqual([poison]);
+    expect(items[0]).toMatchObject({ attempts: 3, lastError: { code: 'LEASE_EXPIRED' } });
+  });
+
+  test('ENG-5: a worker runs the items of a crashed batch alone, and goes on with the rest', async () => {
+    const bundle = await engine();
+    await bundle.tallyman.enqueueMany(
+      noop,
+      Array.from({ length: 30 }, () => ({ payload: {} })),
+    );
+    await crash(bundle, 10);
+    let running = 0;
+    let most = 0;
+    let suspects = 0;
+    const kind = defineKind({
+      name: 'noop',
+      handler: async (_, ctx) => {
+        running += 1;
+        if (Number(ctx.id) <= 10) {
+          suspects += 1;
+          most = Math.max(most, running);
+        }
+        await new Promise((resolve) => setTimeout(resolve, 2));
+        running -= 1;
+      },
+    });
+    await bundle.work({ kinds: [kind] });
+    await until('all are done', async () => (await attempts(bundle)).length === 0);
+    expect(suspects).toBe(10);
+    expect(most).toBe(1);
+  });
+
+  test('ENG-5: items with smaller positions that crash later are found behind those that crashed before', async () => {
+    const bundle = await engine();
+    const jobs = await bundle.tallyman.enqueueMany(
+      noop,
+      Array.from({ length: 4 }, () => ({ payload: {} })),
+    );
+    const [a, b, c, d] = jobs.map((job) => job.id);
+    expect((await takeTurn(bundle, 'first', { total: 2 })).jobs.map((job) => job.id)).toEqual([a, b]);
+    expect(await crash(bundle, 2)).toEqual([c, d]);
+    await recover(bundle);
+    for (const id of [c, d]) {
+      const [job] = (await takeTurn(bundle, 'second', { alone: true })).jobs;
+      expect(job?.id).toBe(id);
+      await bundle.rows('delete from tallyman.jobs where id = $1', [id]);
+    }
+    await bundle.rows(
+      `update tallyman.claims set expires_at = now() - interval '1 s' where worker = 'first'`,
+    );
+    await recover(bundle);
+    expect((await takeTurn(bundle, 'third', { alone: true, late: false })).jobs.map((job) => job.id)).toEqual(
+      [a],
+    );
+  });
+
+  test('the second rule: no heartbeat for too long is stuck, however long the lease', async () => {
+    const bundle = await engine();
+    await bundle.tallyman.enqueue(noop, {});
+    await takeTurn(bundle, 'stuck', { leaseMs: 3_600_000, staleMs: 1 });
+    expect(await recover(bundle)).toMatchObject([{ freed: 1 }]);
+  });
+});

@@ -1,0 +1,148 @@
+import pg from 'pg';
+import { describe, expect, test } from 'vitest';
+import { defineKind } from '../../../src/engine/jobs/kind.ts';
+import { type Bundle, engine, takeTurn, until } from '../../support/engine.ts';
+
+const noop = defineKind<{ i?: number }>({ name: 'noop', handler: () => {} });
+
+const take = async (bundle: Bundle, worker: string, total: number) => {
+  const answer = await takeTurn(bundle, worker, { total });
+  return { ...answer, ids: answer.jobs.map((job) => job.id) };
+};
+
+describe('claim', () => {
+  test('ENG-2: by priority, then due time', async () => {
+    const bundle = await engine();
+    const { tallyman } = bundle;
+    const late = await tallyman.enqueue(noop, {}, { priority: 3 });
+    const first = await tallyman.enqueue(noop, {});
+    const second = await tallyman.enqueue(noop, {});
+    const critical = await tallyman.enqueue(noop, {}, { priority: 0 });
+    const { ids } = await take(bundle, 'w', 10);
+    expect(ids).toEqual([critical, first, second, late].map((job) => job.id));
+  });
+
+  test('ENG-2: many claimers side by side never hold one job twice, and miss none', async () => {
+    const bundle = await engine();
+    await bundle.tallyman.enqueueMany(
+      noop,
+      Array.from({ length: 2000 }, (_, i) => ({ payload: { i } })),
+    );
+    const seen = new Set<string>();
+    let twice = 0;
+    const claimer = async (worker: string) => {
+      for (;;) {
+        const { ids } = await take(bundle, worker, 7 + worker.length);
+        if (ids.length === 0) return;
+        for (const id of ids) {
+          if (seen.has(id)) twice += 1;
+          seen.add(id);
+        }
+      }
+    };
+    await Promise.all(['a', 'bb', 'ccc', 'dddd', 'eeeee', 'ffffff'].map(claimer));
+    expect(twice).toBe(0);
+    expect(seen.size).toBe(2000);
+  });
+
+  test('ENG-2: a job whose lease has expired is claimable again, at once', async () => {
+    const bundle = await engine();
+    await bundle.tallyman.enqueue(noop, {});
+    const dead = await take(bundle, 'dead', 10);
+    expect(dead.ids).toHaveLength(1);
+    expect((await take(bundle, 'next', 10)).ids).toHaveLength(0);
+    await bundle.rows(`update tallyman.claims set expires_at = now() - interval '1 ms'`);
+    const runs: number[] = [];
+    const kind = defineKind({
+      name: 'noop',
+      retry: { backoff: () => 0 },
+      handler: (_, ctx) => runs.push(ctx.attempt),
+    });
+    await bundle.work({ kinds: [kind] });
+    await until('it ran again', () => runs.length === 1);
+    expect(runs).toEqual([2]);
+  });
+
+  test('a job that commits late with a smaller position is found', async () => {
+    const bundle = await engine();
+    const late = new pg.Client({ connectionString: bundle.url });
+    await late.connect();
+    await late.query('begin');
+    const [{ id: lateId } = { id: '' }] = await bundle.tallyman
+      .enqueue(noop, {}, { tx: late })
+      .then((answer) => [answer]);
+    const early = await bundle.tallyman.enqueue(noop, {});
+    expect(BigInt(lateId) < BigInt(early.id)).toBe(true);
+    expect((await take(bundle, 'w', 10)).ids).toEqual([early.id]);
+    // Many turns pass by: the floor must not pass a transaction that is still open.
+    for (let i = 0; i < 5; i += 1) {
+      const { id } = await bundle.tallyman.enqueue(noop, {});
+      expect((await take(bundle, 'w', 10)).ids).toEqual([id]);
+    }
+    await late.query('commit');
+    await late.end();
+    expect((await take(bundle, 'w', 10)).ids).toEqual([lateId]);
+  });
+
+  test('the floor follows once nobody can commit below it', async () => {
+    const bundle = await engine();
+    // Transactions of other tests on the same server hold it back for as long as they run.
+    await until('the floor has moved', async () => {
+      await bundle.tallyman.enqueue(noop, {});
+      await take(bundle, 'w', 50);
+      const [stream] = await bundle.rows<{ floor: string; cursor: string }>(
+        'select floor, cursor from tallyman.streams where id = 1',
+      );
+      expect(Number(stream?.floor)).toBeLessThanOrEqual(Number(stream?.cursor));
+      return Number(stream?.floor) > 3;
+    });
+  });
+
+  test('released positions come first again, those still held are left out', async () => {
+    const bundle = await engine();
+    const jobs = await bundle.tallyman.enqueueMany(
+      noop,
+      Array.from({ length: 6 }, () => ({ payload: {} })),
+    );
+    const [a, b, c, d, e, f] = jobs.map((job) => job.id);
+    const first = await take(bundle, 'w', 4);
+    const token = first.claims[0]?.token;
+    await bundle.rows('select tallyman.release($1, $2, $3)', ['w', [token, token], [b, c]]);
+    expect((await take(bundle, 'x', 10)).ids).toEqual([b, c, e, f]);
+    expect(first.ids).toEqual([a, b, c, d]);
+  });
+
+  test('no sort, no sequential scan, and the same pages read with 1,000 and with 200,000 jobs waiting', async () => {
+    const bundle = await engine();
+    const pages: number[] = [];
+    for (const waiting of [1000, 200_000]) {
+      await bundle.rows(`select tallyman.register_kind('noop')`);
+      await bundle.rows(
+        `select tallyman.enqueue_plain('{default}', '{2}',
+           (select json_agg(json_build_object('s', 1, 'k', 'noop', 'p', '{}'::json, 'm', 5, 't', 'default'))
+              from generate_series(1, $1)), false)`,
+        [waiting],
+      );
+      const client = new pg.Client({ connectionString: bundle.url });
+      await client.connect();
+      const plans: string[] = [];
+      client.on('notice', (notice) => plans.push(notice.message ?? ''));
+      await client.query(`load 'auto_explain'; set auto_explain.log_min_duration = 0; set auto_explain.log_analyze = on;
+        set auto_explain.log_nested_statements = on; set auto_explain.log_buffers = on; set client_min_messages = log`);
+      await client.query(
+        `select * from tallyman.claim('w', '{default}', '{1000000}', 100, '{noop}', false, 10, true, 60000, 120000, null)`,
+      );
+      await client.end();
+      const scans = plans.filter((plan) => /Query Text:[\s\S]*with item as materialized/.test(plan));
+      expect(scans).toHaveLength(1);
+      expect(scans[0]).toMatch(/Index (Only )?Scan using jobs_ready/);
+      expect(plans.join('\n')).not.toMatch(/Seq Scan on (jobs|lanes|claims)/);
+      expect(scans[0]).not.toMatch(/^\s*(->)?\s*Sort\s+\(/m);
+      pages.push(
+        Math.max(...[...(scans[0] ?? '').matchAll(/shared hit=(\d+)/g)].map((match) => Number(match[1]))),
+      );
+    }
+    const [small = 0, large = 0] = pages;
+    expect(large).toBeLessThan(small * 2 + 20);
+  });
+});

@@ -1,0 +1,259 @@
+import pg from 'pg';
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { defineKind } from '../../../src/engine/jobs/kind.ts';
+import { Notifier } from '../../../src/engine/wakeups/notifier.ts';
+import { engine, until } from '../../support/engine.ts';
+
+const noop = defineKind<unknown>({ name: 'noop', handler: () => {} });
+const count = async (bundle: Awaited<ReturnType<typeof engine>>) =>
+  Number((await bundle.rows<{ n: string }>('select count(*) as n from tallyman.jobs'))[0]?.n);
+
+describe('enqueue', () => {
+  test('ENG-9: inside the caller’s transaction it exists if, and only if, that commits', async () => {
+    const bundle = await engine();
+    const client = new pg.Client({ connectionString: bundle.url });
+    await client.connect();
+    await client.query('begin');
+    const { id } = await bundle.tallyman.enqueue(noop, {}, { tx: client });
+    await bundle.tallyman.enqueueMany(
+      noop,
+      [
+        { payload: 1, lane: 'a' },
+        { payload: 2, dedupeKey: 'k' },
+      ],
+      { tx: client },
+    );
+    expect(await count(bundle)).toBe(0);
+    await client.query('rollback');
+    expect(await count(bundle)).toBe(0);
+    expect(await bundle.tallyman.jobs.get(id)).toBeUndefined();
+    await client.query('begin');
+    const kept = await bundle.tallyman.enqueue(noop, {}, { tx: client });
+    await client.query('commit');
+    await client.end();
+    expect((await bundle.tallyman.jobs.get(kept.id))?.status).toBe('QUEUED');
+  });
+
+  test('ENG-9: concurrent callers share a commit; each gets its own answer after it is durable', async () => {
+    const bundle = await engine();
+    const commits = async () =>
+      Number(
+        (await bundle.rows<{ n: string }>('select count(distinct xmin::text) as n from tallyman.jobs'))[0]?.n,
+      );
+    const answers = await Promise.all(
+      Array.from({ length: 500 }, (_, i) => bundle.tallyman.enqueue(noop, { i })),
+    );
+    expect(new Set(answers.map((answer) => answer.id)).size).toBe(500);
+    expect(await commits()).toBeLessThan(10);
+    const rows = await bundle.rows<{ id: string; payload: { i: number } }>(
+      'select id, payload from tallyman.jobs',
+    );
+    const byId = new Map(rows.map((row) => [row.id, row.payload.i]));
+    answers.forEach((answer, i) => {
+      expect(byId.get(answer.id)).toBe(i);
+    });
+  });
+
+  test('ENG-9: one caller’s refusal leaves the others alone, and nothing of it is written', async () => {
+    const bundle = await engine();
+    const strict = defineKind({ name: 'strict', schema: z.object({ n: z.number() }), handler: () => {} });
+    const outcomes = await Promise.allSettled([
+      bundle.tallyman.enqueue(strict, { n: 1 }),
+      bundle.tallyman.enqueue(strict, { n: 'x' } as never),
+      bundle.tallyman.enqueue(strict, { n: 2 }),
+    ]);
+    expect(outcomes.map((outcome) => outcome.status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
+    expect(await count(bundle)).toBe(2);
+  });
+
+  test('ENG-9: a text that PostgreSQL cannot keep is refused for its caller alone', async () => {
+    const bundle = await engine();
+    await bundle.tallyman.enqueue(noop, {});
+    const outcomes = await Promise.allSettled([
+      bundle.tallyman.enqueue(noop, { text: 'fine' }),
+      bundle.tallyman.enqueue(noop, { text: '\ud800' }),
+      bundle.tallyman.enqueue(noop, { text: 'fine, too' }),
+    ]);
+    expect(outcomes.map((outcome) => outcome.status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
+    expect(outcomes[1]).toMatchObject({ reason: { code: 'VALIDATION_ERROR' } });
+    expect(await count(bundle)).toBe(3);
+  });
+
+  test('a transaction that PostgreSQL rolled back is not taken for a commit', async () => {
+    const bundle = await engine();
+    await expect(
+      bundle.tallyman.database.transaction(async (tx) => {
+        await bundle.tallyman.enqueue(noop, {}, { tx });
+        await tx.query('select 1 / 0').catch(() => {});
+      }),
+    ).rejects.toMatchObject({ code: 'ROLLED_BACK' });
+    expect(await count(bundle)).toBe(0);
+  });
+
+  test('ENG-9: the SQL function takes the kind’s defaults; triggers and other languages use it', async () => {
+    const bundle = await engine();
+    const ran: unknown[] = [];
+    const kind = defineKind<unknown>({
+      name: 'from-sql',
+      queue: 'plant',
+      priority: 1,
+      retry: { maxAttempts: 9 },
+      handler: (payload) => ran.push(payload),
+    });
+    const worker = await bundle.work({ kinds: [kind] });
+    await worker.stop();
+    await bundle.rows(`create table pallets (id int);
+      create function on_pallet() returns trigger language plpgsql as $$ begin
+        perform tallyman.enqueue('from-sql', json_build_object('pallet', new.id), lane => 'dock-1'); return new; end $$;
+      create trigger t after insert on pallets for each row execute function on_pallet()`);
+    await bundle.rows('insert into pallets values (41), (42)');
+    const { items } = await bundle.tallyman.jobs.list();
+    expect(items).toHaveLength(2);
+    expect(items[0]).toMatchObject({ queue: 'plant', priority: 1, maxAttempts: 9, lane: 'dock-1' });
+    await bundle.work({ kinds: [kind] });
+    await until('both ran', () => ran.length === 2);
+    expect(ran).toEqual([{ pallet: 41 }, { pallet: 42 }]);
+  });
+
+  test('the SQL function refuses bad input with one clear message and writes nothing', async () => {
+    const bundle = await engine();
+    await bundle.rows(`select tallyman.register_kind('k')`);
+    const refusals: [string, RegExp][] = [
+      [`tallyman.enqueue('nobody')`, /unknown kind "nobody"/],
+      [`tallyman.enqueue('k', delay => '-1 second')`, /delay must not be negative/],
+      [`tallyman.enqueue('k', priority => 4)`, /priority must be 0/],
+      [`tallyman.enqueue('k', lane => repeat('x', 257))`, /lane must be 1 to 256 bytes, got 257/],
+      [`tallyman.enqueue('k', json_build_object('a', repeat('x', 1100000)))`, /over the limit of 1048576/],
+      [`tallyman.enqueue('k', max_attempts => 0)`, /max_attempts must be 1 to 1000/],
+    ];
+    for (const [call, message] of refusals)
+      await expect(bundle.rows(`select ${call}`)).rejects.toThrow(message);
+    expect(await count(bundle)).toBe(0);
+  });
+
+  test('ENG-10: a dedupe key adds one job, whoever comes at once', async () => {
+    const bundle = await engine();
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, (_, i) =>
+        i % 2
+          ? bundle.tallyman.enqueue(noop, { i }, { dedupeKey: 'pallet-7' })
+          : bundle.tallyman
+              .enqueueMany(noop, [
+                { payload: { i }, dedupeKey: 'pallet-7' },
+                { payload: { i }, dedupeKey: 'pallet-7' },
+              ])
+              .then(([first]) => first),
+      ),
+    );
+    expect(new Set(answers.map((answer) => answer?.id)).size).toBe(1);
+    expect(answers.filter((answer) => answer?.existing === false)).toHaveLength(1);
+    expect(await count(bundle)).toBe(1);
+    const other = await bundle.tallyman.enqueue(noop, {}, { dedupeKey: 'pallet-7', tenantId: 'other' });
+    expect(other.existing).toBe(false);
+  });
+
+  test('ENG-10: the key is kept while history is, or as the kind says', async () => {
+    const bundle = await engine();
+    const brief = defineKind({ name: 'brief', dedupe: { keep: { ms: 0 } }, handler: () => {} });
+    const forever = defineKind({ name: 'forever', dedupe: { keep: 'forever' }, handler: () => {} });
+    await bundle.work({ kinds: [noop, brief, forever] });
+    for (const kind of [noop, brief, forever])
+      await bundle.tallyman.enqueue(kind as typeof noop, {}, { dedupeKey: 'k' });
+    await until('all ran', async () => (await count(bundle)) === 0);
+    expect((await bundle.tallyman.enqueue(noop, {}, { dedupeKey: 'k' })).existing).toBe(true);
+    expect((await bundle.tallyman.enqueue(brief, {}, { dedupeKey: 'k' })).existing).toBe(false);
+    expect((await bundle.tallyman.enqueue(forever, {}, { dedupeKey: 'k' })).existing).toBe(true);
+    await until('all ran', async () => (await count(bundle)) === 0);
+    await bundle.rows(`update tallyman.dedupe_keys set expires_at = expires_at - interval '30 days'`);
+    expect((await bundle.tallyman.enqueue(noop, {}, { dedupeKey: 'k' })).existing).toBe(false);
+    expect((await bundle.tallyman.enqueue(forever, {}, { dedupeKey: 'k' })).existing).toBe(true);
+  });
+
+  test('ENG-11: a bad payload is refused with the path of the bad field', async () => {
+    const bundle = await engine();
+    const kind = defineKind({
+      name: 'shaped',
+      schema: z.object({ lines: z.array(z.object({ epc: z.string() })) }),
+      handler: () => {},
+    });
+    const bad = { lines: [{ epc: 'a' }, { epc: 5 }] } as never;
+    await expect(bundle.tallyman.enqueue(kind, bad)).rejects.toMatchObject({
+      code: 'VALIDATION_ERROR',
+      message: expect.stringContaining('lines.1.epc'),
+    });
+    await expect(
+      bundle.tallyman.enqueueMany(kind, [{ payload: { lines: [] } }, { payload: bad }]),
+    ).rejects.toMatchObject({ code: 'VALIDATION_ERROR' });
+    expect(await count(bundle)).toBe(0);
+  });
+
+  test('bad options: one clear message each, nothing written', async () => {
+    const bundle = await engine({ jobs: { maxPayloadBytes: 1000 } });
+    const refusals: [object, RegExp][] = [
+      [{ delayMs: -1 }, /delayMs must not be negative, got -1/],
+      [{ delayMs: Number.NaN }, /delayMs must not be negative/],
+      [{ scheduledAt: new Date('x') }, /scheduledAt is not a date/],
+      [{ lane: 'é'.repeat(129) }, /lane must be at most 256 bytes, got 258/],
+      [{ lane: '' }, /lane must be a text that is not empty/],
+      [{ priority: 7 }, /priority must be 0 \(critical\), 1, 2 or 3 \(low\), got 7/],
+      [{ maxAttempts: 0 }, /maxAttempts must be a whole number from 1/],
+      [{ dedupeKey: 'x'.repeat(513) }, /dedupeKey must be at most 512 bytes/],
+      [{ tenantId: 'a\0b' }, /NUL/],
+    ];
+    for (const [options, message] of refusals)
+      await expect(bundle.tallyman.enqueue(noop, {}, options)).rejects.toThrow(message);
+    await expect(bundle.tallyman.enqueue(noop, { text: 'ü'.repeat(600) })).rejects.toMatchObject({
+      code: 'PAYLOAD_TOO_LARGE',
+      message: expect.stringContaining('1211 bytes; the limit is 1000'),
+    });
+    await expect(bundle.tallyman.enqueue(noop, { text: 'a\0b' })).rejects.toThrow(/NUL character/);
+    const circular: Record<string, unknown> = {};
+    circular.self = circular;
+    await expect(bundle.tallyman.enqueue(noop, circular)).rejects.toThrow(/JSON|circular/i);
+    expect(await count(bundle)).toBe(0);
+    expect(() => defineKind({ name: '', handler: () => {} })).toThrow(/kind name/);
+    expect(() => defineKind({ name: 'x', priority: 9 as never, handler: () => {} })).toThrow(/priority/);
+  });
+
+  test('payloads come back as they were given', async () => {
+    const bundle = await engine();
+    const payloads = [
+      null,
+      'text',
+      0,
+      [],
+      { deep: { '\u2028 "quotes" \\ ': ['\n', '\ud83d\ude00', '\\u0000'] } },
+      1.5e300,
+    ];
+    const got: unknown[] = [];
+    const kind = defineKind<unknown>({
+      name: 'echo',
+      lane: { key: () => 'one' },
+      handler: (p) => got.push(p),
+    });
+    await bundle.tallyman.enqueueMany(
+      kind,
+      payloads.map((payload) => ({ payload })),
+    );
+    await bundle.work({ kinds: [kind] });
+    await until('all ran', () => got.length === payloads.length);
+    expect(got).toEqual(payloads);
+  });
+
+  test('a NOTIFY is not sent in every transaction of a busy producer: the first, and one afterwards', async () => {
+    const bundle = await engine();
+    const listener = new pg.Client({ connectionString: bundle.url });
+    await listener.connect();
+    const heard: string[] = [];
+    listener.on('notification', ({ payload }) => heard.push(payload ?? ''));
+    await listener.query('listen tallyman_jobs');
+    const notifier = new Notifier(bundle.tallyman.database, [], 200);
+    const carried = Array.from({ length: 50 }, () => notifier.inTransaction());
+    expect(carried.filter(Boolean)).toHaveLength(1);
+    for (let i = 0; i < 50; i += 1) notifier.committed(['default', 'plant']);
+    await until('the trailing hint came', () => heard.length >= 2);
+    await listener.end();
+    expect(heard.sort()).toEqual(['default', 'plant']);
+  });
+});

@@ -1,0 +1,83 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { onTestFinished } from 'vitest';
+import { type ClaimAnswer, ClaimedJob, type ClaimRequest, claim } from '../../src/engine/jobs/claim.ts';
+import type { Worker, WorkerOptions } from '../../src/engine/jobs/worker.ts';
+import { Tallyman, type TallymanOptions } from '../../src/engine/tallyman.ts';
+import { emptyDatabase } from './postgres.ts';
+
+export interface Bundle {
+  readonly url: string;
+  readonly tallyman: Tallyman;
+  /** A started worker with short intervals; stopped when the test ends. */
+  work(options: WorkerOptions): Promise<Worker>;
+  rows<R>(sql: string, values?: unknown[]): Promise<R[]>;
+}
+
+/** A database, an engine on it, and an end to both when the test ends. */
+export async function engine(options: Partial<TallymanOptions> = {}): Promise<Bundle> {
+  const { url, drop } = await emptyDatabase();
+  const tallyman = await Tallyman.open({ databaseUrl: url, migrate: true, ...options });
+  onTestFinished(async () => {
+    await tallyman.close();
+    await drop();
+  });
+  return {
+    url,
+    tallyman,
+    work: async (given) => {
+      const worker = tallyman.worker({ pollIntervalMs: 100, stopTimeoutMs: 2000, ...given });
+      await worker.start();
+      return worker;
+    },
+    rows: async <R>(sql: string, values?: unknown[]) =>
+      (await tallyman.database.query(sql, values)).rows as R[],
+  };
+}
+
+/** Waits until it is so; the error says what was waited for. */
+export async function until(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+  ms = 20_000,
+): Promise<void> {
+  const deadline = Date.now() + ms;
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error(`waited ${ms} ms in vain until ${what}`);
+    await sleep(10);
+  }
+}
+
+/** Nothing is left to do: no job, no claim. */
+export async function drained(bundle: Bundle, ms = 30_000): Promise<void> {
+  await until(
+    'all jobs are done',
+    async () => (await bundle.rows('select 1 from tallyman.jobs limit 1')).length === 0,
+    ms,
+  );
+}
+
+/** Takes a turn at queue `default` as a worker that exists in name only. `jobs` lists those of lanes, too. */
+export async function takeTurn(
+  bundle: Bundle,
+  worker: string,
+  more: Partial<ClaimRequest> = {},
+): Promise<ClaimAnswer & { readonly jobs: readonly ClaimedJob[] }> {
+  const answer = await claim(bundle.tallyman.database, {
+    worker,
+    queues: ['default'],
+    wants: [1_000_000],
+    total: 10,
+    kinds: [],
+    alone: false,
+    laneJobs: 10,
+    late: true,
+    leaseMs: 60_000,
+    staleMs: 120_000,
+    drop: [],
+    ...more,
+  });
+  return {
+    ...answer,
+    jobs: answer.items.flatMap((item) => (item instanceof ClaimedJob ? [item] : item.jobs)),
+  };
+}
