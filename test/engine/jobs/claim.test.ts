@@ -84,6 +84,26 @@ describe('claim', () => {
     expect((await take(bundle, 'w', 10)).ids).toEqual([lateId]);
   });
 
+  test('also one that no transaction with a greater id outran', async () => {
+    const bundle = await engine();
+    await bundle.rows(`select tallyman.stream_of('default', 2::smallint)`);
+    const [early, late] = [0, 1].map(() => new pg.Client({ connectionString: bundle.url }));
+    if (!early || !late) throw new Error('two clients');
+    for (const client of [early, late]) {
+      await client.connect();
+      await client.query('begin; select pg_current_xact_id()');
+    }
+    const lateJob = await bundle.tallyman.enqueue(noop, {}, { tx: late });
+    const earlyJob = await bundle.tallyman.enqueue(noop, {}, { tx: early });
+    await early.query('commit');
+    // The greatest id that has completed is now the one just below that of the open transaction.
+    expect((await take(bundle, 'w', 10)).ids).toEqual([earlyJob.id]);
+    for (let i = 0; i < 5; i += 1) expect((await take(bundle, 'w', 10)).ids).toEqual([]);
+    await late.query('commit');
+    expect((await take(bundle, 'w', 10)).ids).toEqual([lateJob.id]);
+    await Promise.all([early.end(), late.end()]);
+  });
+
   test('the floor follows once nobody can commit below it', async () => {
     const bundle = await engine();
     // Transactions of other tests on the same server hold it back for as long as they run.

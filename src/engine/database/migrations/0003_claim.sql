@@ -186,7 +186,7 @@ begin
       v_floor := greatest(v_floor, least(v_stream.mark,
         case when v_taken < v_want then v_stream.mark else v_last + 1 end));
       if v_floor >= v_stream.mark then
-        v_xmax := pg_snapshot_xmax(pg_current_snapshot());
+        v_xmax := tallyman.fresh_xid(v_stream.id);
         v_stream.mark := greatest(v_stream.cursor, v_last + 1);
       end if;
     end if;
@@ -205,6 +205,25 @@ begin
     alone := v_alone_waits;
     return next;
   end if;
+end $$;
+
+-- A transaction id greater than every one that was given out before this call: that of a subtransaction, read off a row
+-- it wrote. The xmax of a snapshot would not do: it is one past the greatest id that has *completed*, and a transaction
+-- with that very id may be running. The caller has the stream's row locked, and a transaction id of its own.
+create function tallyman.fresh_xid(p_stream integer) returns xid8
+language plpgsql as $$
+declare
+  v_top bigint := pg_current_xact_id()::text::bigint;
+  v_low bigint;
+begin
+  begin
+    update tallyman.streams s set mark_xid = null where s.id = p_stream returning s.xmin::text::bigint into v_low;
+  exception when assert_failure then
+    raise;  -- Nothing is caught: the block is there for its subtransaction.
+  end;
+  -- A row tells the low 32 bits; the rest is that of the transaction, or one more where they have begun anew.
+  return ((v_top & ~4294967295) + v_low
+          + case when v_low < v_top & 4294967295 then 4294967296 else 0 end)::text::xid8;
 end $$;
 
 -- How many more items a queue with fleet-wide limits may hand out now. Takes the queue's row, so that streams of
