@@ -29,17 +29,18 @@ export interface EmbeddedUse {
 /** A command that is over in a moment may own the server just now; another may be starting it. */
 const patienceMs: Readonly<Record<EmbeddedWish, number>> = { join: 4_000, own: 4_000, either: 1_500 };
 /**
- * Before the server is stopped, sessions are given this long to end: our own, which are closing, and those of commands
- * that joined it. Whoever started it only for a moment leaves no other command in the lurch.
+ * Before the server is stopped, commands that joined it are given this long to end. Whoever started it only for a moment
+ * leaves no other command in the lurch.
  */
+const guestLock = 0x7411_0002;
 const guestsMs: Readonly<Record<EmbeddedWish, number>> = { join: 5_000, own: 500, either: 500 };
 
 export async function useEmbedded(dataDir: string, wish: EmbeddedWish, logger: Logger): Promise<EmbeddedUse> {
   const deadline = Date.now() + patienceMs[wish];
   for (;;) {
     if (wish === 'join') {
-      const running = await findRunning(dataDir);
-      if (running) return { ...running, dataDir, started: false, close: async () => {} };
+      const running = await visit(dataDir);
+      if (running) return { ...running, started: false };
     }
     try {
       return await startOwn(dataDir, wish, logger);
@@ -75,8 +76,8 @@ async function startOwn(dataDir: string, wish: EmbeddedWish, logger: Logger): Pr
   };
 }
 
-/** The address of the server that runs in this folder, if one does and it takes our login. */
-export async function findRunning(dataDir: string): Promise<{ url: string; port: number } | undefined> {
+/** A stay at the server that runs in this folder, if one does and it takes our login. */
+export async function visit(dataDir: string): Promise<Omit<EmbeddedUse, 'started'> | undefined> {
   try {
     const folder = await realpath(dataDir);
     // The server's own file says where it listens, and that it is ready. O_NOFOLLOW: the folder is the server's
@@ -90,7 +91,8 @@ export async function findRunning(dataDir: string): Promise<{ url: string; port:
     if (!(port > 0) || lines[7]?.trim() !== 'ready') return undefined;
     const password = (await readFile(join(folder, 'password'), 'utf8')).trim();
     const url = `postgres://tallyman:${encodeURIComponent(password)}@127.0.0.1:${port}/tallyman`;
-    return (await answers(url)) ? { url, port } : undefined;
+    const guest = await checkIn(url);
+    return guest && { url, port, dataDir, close: () => guest.end().catch(() => {}) };
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return undefined;
@@ -104,19 +106,22 @@ export async function findRunning(dataDir: string): Promise<{ url: string; port:
 }
 
 /**
+ * Guests hold a lock that they share; who stops the server takes it alone. So a guest is either waited for, or waits
+ * itself until the server has gone, and looks again: never is it let in and then thrown out.
+ *
  * A file that a crash left behind names a port that is anybody's by now. SCRAM proves both sides: a stranger neither
  * accepts our password nor learns it.
  */
-async function answers(url: string): Promise<boolean> {
+async function checkIn(url: string): Promise<pg.Client | undefined> {
   const client = new pg.Client({ connectionString: url, ssl: false, connectionTimeoutMillis: 3_000 });
   client.on('error', () => {});
   try {
     await client.connect();
-    return true;
+    await client.query('select pg_advisory_lock_shared($1)', [guestLock]);
+    return client;
   } catch {
-    return false;
-  } finally {
     await client.end().catch(() => {});
+    return undefined;
   }
 }
 
@@ -125,16 +130,9 @@ async function guestsGone(server: EmbeddedPostgres, limitMs: number): Promise<vo
   client.on('error', () => {});
   try {
     await client.connect();
-    for (const deadline = Date.now() + limitMs; Date.now() < deadline; await sleep(20)) {
-      const { rowCount } = await client.query(
-        `select from pg_stat_activity
-          where backend_type = 'client backend' and pid <> pg_backend_pid() and datname = current_database()`,
-      );
-      if (rowCount === 0) return;
-    }
+    await client.query(`select set_config('lock_timeout', $1, false)`, [`${limitMs}ms`]);
+    await client.query('select pg_advisory_lock($1)', [guestLock]);
   } catch {
-    // It is to be stopped anyway.
-  } finally {
-    await client.end().catch(() => {});
+    // It is to be stopped anyway. The lock, if we have it, goes with the server.
   }
 }

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { findRunning, useEmbedded } from '../../src/runtime/embedded.ts';
+import { useEmbedded, visit } from '../../src/runtime/embedded.ts';
 import { createLogger } from '../../src/runtime/logger.ts';
 import { scratch, start } from './support.ts';
 
@@ -16,7 +16,7 @@ test('without DATABASE_URL a command starts the embedded server, and stops it ag
   expect(first).toMatchObject({ code: 0, stdout: 'No jobs.\n' });
   expect(first.stderr).toContain('DATABASE_URL is not set: made an embedded PostgreSQL');
   expect(await cli(cwd, 'jobs', 'list')).toMatchObject({ code: 0, stdout: 'No jobs.\n', stderr: '' });
-  expect(await findRunning(join(cwd, '.tallyman/postgres'))).toBeUndefined();
+  expect(await visit(join(cwd, '.tallyman/postgres'))).toBeUndefined();
 });
 
 test('commands join the server that another process runs, and leave it running', async () => {
@@ -25,12 +25,16 @@ test('commands join the server that another process runs, and leave it running',
   const owner = await useEmbedded(dataDir, 'own', quiet);
   onTestFinished(() => owner.close());
   expect(owner.started).toBe(true);
-  expect(await findRunning(dataDir)).toEqual({ url: owner.url, port: owner.port });
+  const guest = await visit(dataDir);
+  expect(guest).toMatchObject({ url: owner.url, port: owner.port });
+  await guest?.close();
   const both = await Promise.all([cli(cwd, 'migrate'), cli(cwd, 'doctor')]);
   expect(both[0]).toMatchObject({ code: 0, stderr: '' });
   expect(both[1].stdout).toContain('(run by another process)');
   expect(await cli(cwd, 'jobs', 'list')).toMatchObject({ code: 0, stdout: 'No jobs.\n', stderr: '' });
-  expect(await findRunning(dataDir)).toBeDefined();
+  const again = await visit(dataDir);
+  expect(again).toBeDefined();
+  await again?.close();
 
   // Whoever wants it for himself is told who has it.
   await expect(useEmbedded(dataDir, 'own', quiet)).rejects.toMatchObject({ code: 'EMBEDDED_IN_USE' });

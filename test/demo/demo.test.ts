@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { findRunning } from '../../src/runtime/embedded.ts';
+import { visit } from '../../src/runtime/embedded.ts';
 import { type Ended, scratch, start } from '../cli/support.ts';
 import { emptyDatabase } from '../support/postgres.ts';
 
@@ -72,7 +72,7 @@ test('Ctrl-C ends it within seconds, with exit code 0, and its server with it', 
   expect(ended.stdout).toContain('Stopped after');
   expect(ended.stdout).toMatch(/embedded PostgreSQL on 127\.0\.0\.1:\d+, data in \.tallyman\/postgres/);
   expect(ended.stderr).toBe('');
-  expect(await findRunning(join(cwd, '.tallyman/postgres'))).toBeUndefined();
+  expect(await visit(join(cwd, '.tallyman/postgres'))).toBeUndefined();
 });
 
 test.each([
