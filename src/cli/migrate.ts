@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
 import { loadConfig } from '../config/load.ts';
 import { Database } from '../engine/database/database.ts';
-import { type MigrationReport, migrate } from '../engine/database/migrate.ts';
+import { engineComponent, type MigrationReport, migrate } from '../engine/database/migrate.ts';
+import { components } from '../runtime/components.ts';
 import { reachDatabase } from '../runtime/database.ts';
 import { examples, type JsonOption, withJson } from './options.ts';
 import { show } from './output/print.ts';
@@ -15,7 +16,9 @@ export function addMigrate(program: Command): void {
     .addHelpText('after', examples(['migrate', 'migrate --dry-run']))
     .action(async (options: JsonOption & { dryRun?: boolean }) => {
       const dryRun = options.dryRun === true;
-      const report = await withDatabase((database) => migrate(database, { dryRun }));
+      const report = await withDatabase((database) =>
+        migrate(database, { dryRun, components: [engineComponent, ...components] }),
+      );
       const names = (list: MigrationReport['applied']) =>
         list.map(({ component, name }) => `${component}/${name}`);
       const applied = names(report.applied);

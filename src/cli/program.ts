@@ -1,15 +1,18 @@
-import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { addConfig } from './config.ts';
 import { addDeadLetters } from './dead-letters.ts';
 import { addDoctor } from './doctor.ts';
 import { exitCodeHelp, exitCodes, explain } from './exit.ts';
 import { addJobs } from './jobs.ts';
+import { addKeys } from './keys.ts';
 import { addLanes } from './lanes.ts';
 import { addMigrate } from './migrate.ts';
 import { complain } from './output/print.ts';
 import { addQueues } from './queues.ts';
 import { addSchedules } from './schedules.ts';
+import { addServe } from './serve.ts';
+import { addTenants } from './tenants.ts';
+import { version } from './version.ts';
 import { addWorker } from './worker.ts';
 
 /** Answers the exit code; never throws. */
@@ -32,7 +35,7 @@ export async function run(args: readonly string[]): Promise<number> {
 export function buildProgram(): Command {
   const program = new Command('tallyman')
     .description(
-      'Looks after jobs, lanes, queues and dead letters; runs workers; keeps the database up to date.',
+      'Looks after jobs, lanes, queues and dead letters; runs the server and workers; keeps the database up to date.',
     )
     .version(version(), '-V, --version')
     .option('--config <file>', 'configuration file (default: tallyman.config.json where there is one)')
@@ -49,7 +52,10 @@ export function buildProgram(): Command {
   addLanes(program);
   addQueues(program);
   addSchedules(program);
+  addServe(program);
   addWorker(program);
+  addTenants(program);
+  addKeys(program);
   addMigrate(program);
   addDoctor(program);
   addConfig(program);
@@ -63,10 +69,4 @@ has it running. \`tallyman config --docs\` explains every setting.
 TALLYMAN_DEBUG=1 shows where an error came from.`,
   );
   return program;
-}
-
-/** Two folders up, from src/cli as from dist/cli. */
-function version(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
 }

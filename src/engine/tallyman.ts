@@ -1,6 +1,6 @@
 import { Checkpoints } from './checkpoints/checkpoints.ts';
 import { Database, type DatabaseOptions, type Queryable } from './database/database.ts';
-import { migrate, requireMigrated } from './database/migrate.ts';
+import { type Component, engineComponent, migrate, requireMigrated } from './database/migrate.ts';
 import { detectPooler } from './database/pooler.ts';
 import { DeadLetters } from './deadletters/dead-letters.ts';
 import { type Enqueued, type EnqueueOptions, Enqueuer } from './jobs/enqueue.ts';
@@ -23,6 +23,8 @@ export interface TallymanOptions extends Omit<DatabaseOptions, 'url'> {
   readonly databaseUrl: string;
   /** Bring the database up to date first. Otherwise one that is not is refused. Default false. */
   readonly migrate?: boolean;
+  /** Parts with tables of their own, to be migrated with the engine's. Default: none. */
+  readonly components?: readonly Component[];
   readonly jobs?: {
     /** Default 1 MiB. */
     readonly maxPayloadBytes?: number;
@@ -95,8 +97,9 @@ export class Tallyman {
   static async open(options: TallymanOptions): Promise<Tallyman> {
     const database = await Database.connect({ ...options, url: options.databaseUrl });
     try {
-      if (options.migrate) await migrate(database);
-      else await requireMigrated(database);
+      const components = [engineComponent, ...(options.components ?? [])];
+      if (options.migrate) await migrate(database, { components });
+      else await requireMigrated(database, components);
       const [pooler] = await Promise.all([
         detectPooler(database),
         database.warm(options.warmConnections ?? 4),

@@ -4,6 +4,7 @@ import type { LaneLock } from '../engine/locks/lane-lock.ts';
 import type { Logger } from '../engine/logger.ts';
 import { Tallyman } from '../engine/tallyman.ts';
 import type { Wakeup } from '../engine/wakeups/wakeup.ts';
+import { components } from './components.ts';
 import { type ReachedDatabase, reachDatabase } from './database.ts';
 import type { EmbeddedWish } from './embedded.ts';
 
@@ -24,6 +25,8 @@ export interface Runtime {
   readonly embedded: ReachedDatabase['embedded'];
   /** Where things run, in words, without secrets. */
   describe(): Readonly<Record<string, string>>;
+  /** The outside services that are configured beside the database; `trouble` says why one is away. */
+  brokers(): readonly { readonly name: string; readonly trouble: string | undefined }[];
   close(): Promise<void>;
 }
 
@@ -43,6 +46,7 @@ export async function openRuntime(config: Config, options: RuntimeOptions): Prom
       databaseUrl: reached.url,
       poolSize: config['database.poolSize'],
       migrate: options.migrate ?? reached.embedded !== undefined,
+      components,
       logger,
       ...(options.applicationName && { applicationName: options.applicationName }),
       jobs: { maxPayloadBytes: config['jobs.maxPayloadBytes'], maxAttempts: config['jobs.maxAttempts'] },
@@ -60,6 +64,13 @@ export async function openRuntime(config: Config, options: RuntimeOptions): Prom
         'wake-ups': ['LISTEN/NOTIFY', ...wakeups.map((wakeup) => wakeup.name)].join(', '),
         'lane locks': ['PostgreSQL', ...(laneLock ? [laneLock.name] : [])].join(' and '),
       }),
+      brokers: () => [
+        ...wakeups.map((wakeup) => {
+          const status = wakeup.status();
+          return { name: wakeup.name, trouble: status.state === 'down' ? status.reason : undefined };
+        }),
+        ...(laneLock ? [{ name: laneLock.name, trouble: laneLock.trouble }] : []),
+      ],
       close: async () => {
         await tallyman.close();
         await reached.close();

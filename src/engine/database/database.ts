@@ -112,8 +112,11 @@ export class Database implements Queryable {
     return result.rows as RawRow[];
   }
 
-  /** `work` in one transaction: committed when it returns, rolled back when it throws. */
-  async transaction<T>(work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
+  /**
+   * `work` in one transaction: committed when it returns, rolled back when it throws. `opening` may say more than `begin`,
+   * in the same round trip.
+   */
+  async transaction<T>(work: (tx: pg.PoolClient) => Promise<T>, opening = 'begin'): Promise<T> {
     const client = await this.pool.connect();
     let broken: Error | undefined;
     const onError = (error: Error): void => {
@@ -121,7 +124,7 @@ export class Database implements Queryable {
     };
     client.on('error', onError);
     try {
-      await client.query('begin');
+      await client.query(opening);
       const result = await work(client);
       const { command } = await client.query('commit');
       if (command !== 'COMMIT')

@@ -1,4 +1,4 @@
-import type { Database } from '../database/database.ts';
+import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
 import { type JobError, type Page, pageOf, requireId } from '../jobs/jobs.ts';
 
@@ -40,6 +40,12 @@ export interface RedriveOptions {
   readonly toHead?: boolean;
 }
 
+export interface BulkOptions {
+  /** So many at the most. Default: all. */
+  readonly limit?: number;
+  readonly onProgress?: (done: number) => void;
+}
+
 const columns = `id, source, queue, kind, tenant_id as "tenantId", entity_type as "entityType",
   entity_id as "entityId", attempts, max_attempts as "maxAttempts", redrives, lane, payload,
   coalesce(correlation_id, id::text) as "correlationId", first_failed_at as "firstFailedAt",
@@ -49,9 +55,9 @@ const columns = `id, source, queue, kind, tenant_id as "tenantId", entity_type a
 const bite = 500;
 
 export class DeadLetters {
-  readonly #database: Database;
+  readonly #database: Queryable;
 
-  constructor(database: Database) {
+  constructor(database: Queryable) {
     this.#database = database;
   }
 
@@ -93,14 +99,11 @@ export class DeadLetters {
   }
 
   /** Sends everything round again that the filter matches, oldest first; answers how many. */
-  async redriveAll(
-    filter: DeadLetterFilter,
-    options: RedriveOptions & { readonly onProgress?: (done: number) => void } = {},
-  ): Promise<number> {
+  async redriveAll(filter: DeadLetterFilter, options: RedriveOptions & BulkOptions = {}): Promise<number> {
     return this.#eachBite(
       filter,
       `select count(*) filter (where tallyman.redrive(id, ${options.toHead === true})) as n from unnest($1::bigint[]) id`,
-      options.onProgress,
+      options,
     );
   }
 
@@ -111,22 +114,19 @@ export class DeadLetters {
     return rows[0]?.n ?? 0;
   }
 
-  async discardAll(
-    filter: DeadLetterFilter,
-    options: { readonly onProgress?: (done: number) => void } = {},
-  ): Promise<number> {
-    return this.#eachBite(filter, 'select tallyman.discard($1) as n', options.onProgress);
+  async discardAll(filter: DeadLetterFilter, options: BulkOptions = {}): Promise<number> {
+    return this.#eachBite(filter, 'select tallyman.discard($1) as n', options);
   }
 
   /** Only what is there now: a job that dies again while this runs is not taken twice. */
   async #eachBite(
     filter: DeadLetterFilter,
     statement: string,
-    onProgress?: (done: number) => void,
+    { limit, onProgress }: BulkOptions,
   ): Promise<number> {
     const { where, values } = conditions(filter);
     const { rows } = await this.#database.query<{ id: string }>(
-      `select id from tallyman.dead_letters where ${where} order by id`,
+      `select id from tallyman.dead_letters where ${where} order by id limit $${values.push(limit ?? null)}`,
       values,
     );
     let done = 0;

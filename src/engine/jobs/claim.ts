@@ -1,5 +1,6 @@
 import type { Database, RawRow } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
+import type { AttemptSpan } from './trace.ts';
 
 /** One row of `tallyman.claims` that this worker holds, and how much of it is not yet dealt with. */
 export class Claim {
@@ -34,12 +35,15 @@ export class ClaimedJob {
   readonly createdAt: string;
   readonly scheduledAt: string;
   readonly superseded: boolean;
+  /** What the enqueue left for the handler's span. */
+  readonly trace: string | undefined;
   /** The attempt has an outcome; a second one (a late result after a timeout) is ignored. */
   ended = false;
   /** Ended by `ctx.commit`: nothing is left to settle. */
   committed = false;
   controller: AbortController | undefined;
   startedAt = 0;
+  span: AttemptSpan | undefined;
 
   constructor(row: RawRow, claim: Claim, lane: LaneRun | undefined) {
     this.claim = claim;
@@ -55,6 +59,7 @@ export class ClaimedJob {
     this.createdAt = row[13] as string;
     this.scheduledAt = row[14] ?? this.createdAt;
     this.superseded = row[16] === 't';
+    this.trace = row[19] ?? undefined;
   }
 
   abort(reason: Error): void {

@@ -4,6 +4,7 @@ import { messageOf, TallymanError } from '../errors.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
 import { type Kind, type Priority, requirePriority, requireText, requireWhole } from './kind.ts';
 import { check } from './standard-schema.ts';
+import { traceSend } from './trace.ts';
 
 export interface EnqueueOptions {
   /** Default: the kind's. */
@@ -52,6 +53,7 @@ interface NewJob {
     readonly l?: string;
     readonly b?: string;
     readonly o?: boolean;
+    readonly w?: string;
   };
 }
 
@@ -85,8 +87,20 @@ export class Enqueuer {
   }
 
   /** One job; resolves after it is durable. Concurrent callers share a commit; with `tx` it is part of the caller's. */
-  async one<P>(kind: Kind<P>, payload: P, options: EnqueueOptions = {}, tx?: Queryable): Promise<Enqueued> {
-    const job = await this.#prepare(kind, payload, options);
+  one<P>(kind: Kind<P>, payload: P, options: EnqueueOptions = {}, tx?: Queryable): Promise<Enqueued> {
+    return traceSend(kind.name, options.queue ?? kind.queue, 1, (trace) =>
+      this.#one(kind, payload, options, trace, tx),
+    );
+  }
+
+  async #one<P>(
+    kind: Kind<P>,
+    payload: P,
+    options: EnqueueOptions,
+    trace: string | undefined,
+    tx: Queryable | undefined,
+  ): Promise<Enqueued> {
+    const job = await this.#prepare(kind, payload, options, trace);
     if (!tx) return this.#batcher.add(job);
     const [answer] = await this.#send([job], tx, true);
     return answer as Enqueued;
@@ -98,9 +112,20 @@ export class Enqueuer {
     items: readonly ({ readonly payload: P } & EnqueueOptions)[],
     tx?: Queryable,
   ): Promise<Enqueued[]> {
+    if (items.length === 0) return [];
+    return traceSend(kind.name, items[0]?.queue ?? kind.queue, items.length, (trace) =>
+      this.#many(kind, items, trace, tx),
+    );
+  }
+
+  async #many<P>(
+    kind: Kind<P>,
+    items: readonly ({ readonly payload: P } & EnqueueOptions)[],
+    trace: string | undefined,
+    tx: Queryable | undefined,
+  ): Promise<Enqueued[]> {
     const jobs: NewJob[] = [];
-    for (const item of items) jobs.push(await this.#prepare(kind, item.payload, item));
-    if (jobs.length === 0) return [];
+    for (const item of items) jobs.push(await this.#prepare(kind, item.payload, item, trace));
     if (tx) return this.#send(jobs, tx, true);
     const answers = await this.#send(jobs, this.#database, this.#notifier.inTransaction());
     this.#notifier.committed(queuesOf(jobs));
@@ -108,7 +133,12 @@ export class Enqueuer {
   }
 
   /** Everything that can be wrong with the caller's words is found here, before anything is written. */
-  async #prepare<P>(kind: Kind<P>, given: P, options: EnqueueOptions): Promise<NewJob> {
+  async #prepare<P>(
+    kind: Kind<P>,
+    given: P,
+    options: EnqueueOptions,
+    trace: string | undefined,
+  ): Promise<NewJob> {
     let payload = given;
     if (kind.schema) {
       const checked = await check(kind.schema, given);
@@ -160,6 +190,7 @@ export class Enqueuer {
         ...(options.correlationId !== undefined && { c: options.correlationId }),
         ...(options.dedupeKey !== undefined && { x: options.dedupeKey, xk: kind.dedupeKeep }),
         ...(lane !== undefined && { l: lane, b: kind.lanePolicy, o: options.latestOnly ?? kind.latestOnly }),
+        ...(trace !== undefined && { w: trace }),
       },
     };
   }

@@ -1,4 +1,4 @@
-import type { Database } from '../database/database.ts';
+import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
 import type { Priority } from './kind.ts';
 
@@ -79,10 +79,10 @@ const dead = `select 'DEAD_LETTER' as status, ${columns.replace('scheduled_at as
 
 /** Looks at jobs, wherever they are in their life, and does to them what a person may. */
 export class Jobs {
-  readonly #database: Database;
+  readonly #database: Queryable;
   readonly #keepMs: number;
 
-  constructor(database: Database, keepMs: number) {
+  constructor(database: Queryable, keepMs: number) {
     this.#database = database;
     this.#keepMs = keepMs;
   }

@@ -1,4 +1,4 @@
-import type { Database } from '../database/database.ts';
+import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
 import { requireText } from './kind.ts';
 
@@ -27,9 +27,9 @@ export interface QueueLimits {
 }
 
 export class Queues {
-  readonly #database: Database;
+  readonly #database: Queryable;
 
-  constructor(database: Database) {
+  constructor(database: Queryable) {
     this.#database = database;
   }
 

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { context } from '@opentelemetry/api';
 import type pg from 'pg';
 import { Batcher } from '../batching/batcher.ts';
 import { type Database, isConnectionError } from '../database/database.ts';
@@ -14,6 +15,7 @@ import type { AnyKind, Kind, Priority } from './kind.ts';
 import type { Prefetch } from './prefetch.ts';
 import { Settler } from './settle.ts';
 import { type Checked, check } from './standard-schema.ts';
+import { AttemptSpan } from './trace.ts';
 
 /** The job whose handler is running, for whoever enqueues from within it. */
 export const runningJob = new AsyncLocalStorage<ClaimedJob>();
@@ -136,6 +138,7 @@ export class Runner implements ContextHost {
     }
     this.#running.add(job);
     job.startedAt = performance.now();
+    job.span = AttemptSpan.begin(job, this.streamOf(job).queue);
     if (this.events.listenerCount('started') > 0) this.events.emit('started', toEvent(job));
     let result: unknown;
     try {
@@ -160,7 +163,9 @@ export class Runner implements ContextHost {
   }
 
   #call(kind: AnyKind, job: ClaimedJob, payload: unknown): unknown {
-    return runningJob.run(job, kind.handler, payload, new RunningContext(job, this));
+    const given = new RunningContext(job, this);
+    if (!job.span) return runningJob.run(job, kind.handler, payload, given);
+    return context.with(job.span.context, () => runningJob.run(job, kind.handler, payload, given));
   }
 
   #succeeded(job: ClaimedJob): void {
@@ -184,6 +189,7 @@ export class Runner implements ContextHost {
       );
       return this.#succeeded(job);
     }
+    job.span?.failed(thrown);
     this.#ended(job);
     this.#failing += 1;
     const failure = toFailure(job, thrown, kind.backoff);
@@ -197,6 +203,7 @@ export class Runner implements ContextHost {
   /** The attempt has its outcome. */
   #ended(job: ClaimedJob): void {
     job.ended = true;
+    job.span?.end();
     this.#running.delete(job);
     this.#options.prefetch.took(performance.now() - job.startedAt);
   }
@@ -290,7 +297,10 @@ export class Runner implements ContextHost {
     if (outcome === 'QUEUED') this.events.emit('retried', { ...event, delayMs: failure.delayMs });
     else if (outcome === 'FAILED') this.events.emit('failed', event);
     else if (outcome === 'DEAD_LETTER') this.events.emit('dead', event);
-    else this.events.emit('discarded', { ...event, reason: outcome === 'LOST' ? 'lease lost' : 'cancelled' });
+    else if (outcome === 'MISSING') this.events.emit('discarded', { ...event, reason: 'cancelled' });
+    // Where the handler was told of the loss, so were the observers.
+    else if (!(failure.job.controller?.signal.reason instanceof LeaseLostError))
+      this.events.emit('discarded', { ...event, reason: 'lease lost' });
     if (outcome === 'LOST') this.lose([failure.job.claim], 'its lease was taken over');
   }
 
@@ -321,7 +331,9 @@ export class Runner implements ContextHost {
       claim.lost = true;
       for (const job of claim.jobs) {
         if (job.startedAt > 0 && this.#running.has(job)) {
-          job.abort(new LeaseLostError(`job ${job.id}: ${why}`));
+          const error = new LeaseLostError(`job ${job.id}: ${why}`);
+          job.abort(error);
+          job.span?.failed(error);
           this.events.emit('discarded', { ...toEvent(job), reason: why });
         }
       }
@@ -381,7 +393,10 @@ export class Runner implements ContextHost {
     return [...this.#running].map((job) => {
       job.ended = true;
       this.#running.delete(job);
-      job.abort(new LeaseLostError(`job ${job.id}: the worker is stopping`));
+      const error = new LeaseLostError(`job ${job.id}: the worker is stopping`);
+      job.abort(error);
+      job.span?.failed(error);
+      job.span?.end();
       return job.lane ?? job;
     });
   }

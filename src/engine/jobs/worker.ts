@@ -140,6 +140,11 @@ export class Worker {
     return this.#runner.events;
   }
 
+  /** The names of the kinds it runs. */
+  get kinds(): readonly string[] {
+    return [...this.#kinds.keys()];
+  }
+
   /** Items claimed and not finished. */
   get held(): number {
     return this.#runner.held;
@@ -166,7 +171,7 @@ export class Worker {
       database.logger,
     );
     if (hasShortLease) await this.#heartbeat.ready;
-    this.#unsubscribe = notifier.onHint((queue) => this.#onHint(queue));
+    this.#unsubscribe = notifier.onHint((queue, source) => this.#onWakeup(queue, source));
     this.#every(this.#options.pollIntervalMs, () => this.#poll());
     this.#every(this.#options.recoverIntervalMs, () => {
       this.#recover().catch((error) => this.#trouble(error, 'looking for expired leases failed'));
@@ -189,7 +194,7 @@ export class Worker {
     if (this.#parts.listen) this.#listener = new PostgresWakeup(database, (id) => this.#runner.cancel(id));
     await Promise.all([
       registerKinds(database, this.#kinds.values()),
-      this.#listener?.start((hint) => this.#onHint(hint.queue)),
+      this.#listener?.start((hint) => this.#onWakeup(hint.queue, 'postgres')),
     ]);
   }
 
@@ -224,6 +229,12 @@ export class Worker {
   #every(ms: number, work: () => void): void {
     const timer = setInterval(work, ms);
     this.#timers.add(timer);
+  }
+
+  #onWakeup(queue: string | null, source: string): void {
+    if (queue !== null && !this.#queues.includes(queue)) return;
+    if (this.events.listenerCount('wakeup') > 0) this.events.emit('wakeup', { source });
+    this.#onHint(queue);
   }
 
   #onHint(queue: string | null): void {
@@ -294,7 +305,7 @@ export class Worker {
       if (answer.items.length > 0) {
         const jobs = answer.claims.reduce((sum, claim) => sum + claim.jobs.length, 0);
         this.#jobsPerItem += (Math.max(1, jobs / answer.items.length) - this.#jobsPerItem) / 2;
-        this.events.emit('claimed', { items: answer.items.length, durationMs: tookMs });
+        this.events.emit('claimed', { items: answer.items.length, jobs, durationMs: tookMs });
         await this.#admit(answer);
       }
       if (answer.expired) await this.#recover();

@@ -1,6 +1,6 @@
-import type { Database } from '../database/database.ts';
+import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
-import { type Page, pageOf } from '../jobs/jobs.ts';
+import { type Page, pageOf, requireId } from '../jobs/jobs.ts';
 import type { LanePolicy } from '../jobs/kind.ts';
 
 export type LaneState = 'held' | 'ready' | 'waiting' | 'blocked' | 'resting';
@@ -43,9 +43,9 @@ const lanes = `
       on l.pos is not null`;
 
 export class Lanes {
-  readonly #database: Database;
+  readonly #database: Queryable;
 
-  constructor(database: Database) {
+  constructor(database: Queryable) {
     this.#database = database;
   }
 
@@ -70,6 +70,13 @@ export class Lanes {
       ],
     );
     return pageOf(rows, limit);
+  }
+
+  /** By its id. */
+  async find(id: string): Promise<Lane | undefined> {
+    requireId(id);
+    const { rows } = await this.#database.query<Lane>(`${lanes} where l.id = $1`, [id]);
+    return rows[0];
   }
 
   async get(

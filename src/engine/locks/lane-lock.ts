@@ -16,6 +16,8 @@ export interface LaneLock {
   renew(keys: readonly string[], ttlMs: number): Promise<readonly string[]>;
   /** Lets go of what this holder owns, and only of that. */
   release(keys: readonly string[]): Promise<void>;
+  /** Why the lock service is away; undefined while it is not known to be. */
+  readonly trouble: string | undefined;
   stop(): Promise<void>;
 }
 

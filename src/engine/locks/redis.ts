@@ -142,6 +142,10 @@ class RedisLaneLock implements LaneLock {
     if (answered === undefined && !this.#stopped) for (const key of wanted) remember(this.#owed, key);
   }
 
+  get trouble(): string | undefined {
+    return this.#outage.reason;
+  }
+
   async stop(): Promise<void> {
     if (this.#stopped) return;
     this.#stopped = true;

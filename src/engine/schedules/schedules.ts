@@ -1,10 +1,11 @@
 import { Cron } from 'croner';
-import type { Database, Queryable } from '../database/database.ts';
+import type { Queryable } from '../database/database.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { EnqueueOptions } from '../jobs/enqueue.ts';
 import { type Kind, requirePriority, requireText, requireWhole } from '../jobs/kind.ts';
 import { check } from '../jobs/standard-schema.ts';
 import type { Transactor } from '../locks/exclusive.ts';
+import { type Logger, silentLogger } from '../logger.ts';
 
 type JobOptions = Pick<EnqueueOptions, 'queue' | 'priority' | 'lane' | 'maxAttempts' | 'latestOnly'>;
 
@@ -37,6 +38,7 @@ export interface Schedule {
 
 export interface ScheduledRun {
   readonly name: string;
+  readonly tenantId: string;
   /** The time it was meant for, which may be long past. */
   readonly dueAt: Date;
   readonly jobId: string;
@@ -63,9 +65,9 @@ const columns = `name, cron, timezone, kind, payload::text, tenant_id, options, 
 const upsertSchedule = `
   insert into tallyman.schedules as s (name, cron, timezone, kind, payload, tenant_id, options, next_run_at)
   values ($1, $2, $3, $4, $5, $6, $7, $8)
-  on conflict (name) do update
+  on conflict (tenant_id, name) do update
      set cron = excluded.cron, timezone = excluded.timezone, kind = excluded.kind, payload = excluded.payload,
-         tenant_id = excluded.tenant_id, options = excluded.options,
+         options = excluded.options,
          next_run_at = case when s.cron = excluded.cron and s.timezone = excluded.timezone
                             then s.next_run_at else excluded.next_run_at end
   returning ${columns}`;
@@ -74,8 +76,8 @@ const upsertSchedule = `
 const nextDue = `
   select ${columns}, now(), set_config('tallyman.max_payload_bytes', $2, true)
     from tallyman.schedules
-   where enabled and next_run_at <= now() and name <> all ($1::text[])
-   order by next_run_at, name limit 1 for update skip locked`;
+   where enabled and next_run_at <= now() and tenant_id || ':' || name <> all ($1::text[])
+   order by next_run_at, tenant_id, name limit 1 for update skip locked`;
 
 const enqueueRun = `
   select tallyman.enqueue(kind => $1, payload => $2, tenant_id => $3, dedupe_key => $4, queue => $5, priority => $6,
@@ -91,18 +93,23 @@ const enqueueRun = `
  * hour accounted for reads from a checkpoint what is left to do.
  */
 export class Schedules {
-  readonly #database: Database;
+  readonly #database: Queryable & Transactor;
   readonly #maxPayloadBytes: number;
+  readonly #logger: Logger;
   /** What was last said about a schedule that cannot run, so as not to say it every second. */
   readonly #told = new Map<string, string>();
 
-  constructor(database: Database, options: { readonly maxPayloadBytes?: number } = {}) {
+  constructor(
+    database: Queryable & Transactor & { readonly logger?: Logger },
+    options: { readonly maxPayloadBytes?: number } = {},
+  ) {
     this.#database = database;
+    this.#logger = database.logger ?? silentLogger;
     this.#maxPayloadBytes = options.maxPayloadBytes ?? 1024 * 1024;
   }
 
   /**
-   * Makes a schedule, or changes the one of that name; a paused one stays paused.
+   * Makes a schedule, or changes the tenant's one of that name; a paused one stays paused.
    *
    * @example
    * await schedules.upsert({ name: 'nightly', cron: '0 3 * * *', timezone: 'Europe/Berlin', kind: report, payload: {} });
@@ -133,40 +140,44 @@ export class Schedules {
 
   async list(): Promise<Schedule[]> {
     const { rows } = await this.#database.query<Row>(
-      `select ${columns} from tallyman.schedules order by name`,
+      `select ${columns} from tallyman.schedules order by name, tenant_id`,
     );
     return rows.map(toSchedule);
   }
 
   /** Answers whether there was one. Jobs it has enqueued stay. */
-  async remove(name: string): Promise<boolean> {
-    const { rowCount } = await this.#database.query('delete from tallyman.schedules where name = $1', [name]);
+  async remove(name: string, tenantId = 'default'): Promise<boolean> {
+    const { rowCount } = await this.#database.query(
+      'delete from tallyman.schedules where name = $1 and tenant_id = $2',
+      [name, tenantId],
+    );
     return rowCount === 1;
   }
 
   /** Answers whether it was running. */
-  async pause(name: string): Promise<boolean> {
+  async pause(name: string, tenantId = 'default'): Promise<boolean> {
     const { rowCount } = await this.#database.query(
-      'update tallyman.schedules set enabled = false where name = $1 and enabled',
-      [name],
+      'update tallyman.schedules set enabled = false where name = $1 and tenant_id = $2 and enabled',
+      [name, tenantId],
     );
     return rowCount === 1;
   }
 
   /** Goes on with the next time from now: what fell into the pause was not missed, it was not wanted. */
-  async resume(name: string): Promise<boolean> {
+  async resume(name: string, tenantId = 'default'): Promise<boolean> {
     return this.#database.transaction(async (tx) => {
       const { rows } = await tx.query<{ cron: string; timezone: string; now: Date }>(
-        'select cron, timezone, now() from tallyman.schedules where name = $1 and not enabled for update',
-        [name],
+        `select cron, timezone, now() from tallyman.schedules
+          where name = $1 and tenant_id = $2 and not enabled for update`,
+        [name, tenantId],
       );
       const row = rows[0];
       const next = row && parseCron(name, row.cron, row.timezone).nextRun(row.now);
       if (!next) return false;
-      await tx.query('update tallyman.schedules set enabled = true, next_run_at = $2 where name = $1', [
-        name,
-        next,
-      ]);
+      await tx.query(
+        'update tallyman.schedules set enabled = true, next_run_at = $3 where name = $1 and tenant_id = $2',
+        [name, tenantId, next],
+      );
       return true;
     });
   }
@@ -194,11 +205,11 @@ export class Schedules {
             failed,
             String(this.#maxPayloadBytes),
           ]);
-          name = rows[0]?.name;
+          name = rows[0] && `${rows[0].tenant_id}:${rows[0].name}`;
           return rows[0] && runOne(tx, rows[0], rows[0].now);
         });
         if (!run) return runs;
-        this.#told.delete(run.name);
+        this.#told.delete(`${run.tenantId}:${run.name}`);
         runs.push(run);
       } catch (error) {
         if (name === undefined || !isScheduleError(error)) throw error;
@@ -211,7 +222,7 @@ export class Schedules {
   #tell(name: string, problem: string): void {
     if (this.#told.get(name) === problem) return;
     this.#told.set(name, problem);
-    this.#database.logger.warn({ schedule: name, problem }, 'a schedule is due and cannot run; it stays due');
+    this.#logger.warn({ schedule: name, problem }, 'a schedule is due and cannot run; it stays due');
   }
 
   async #now(): Promise<Date> {
@@ -231,10 +242,10 @@ async function runOne(tx: Queryable, row: Row, now: Date): Promise<ScheduledRun>
   await tx.query(
     `update tallyman.schedules
         set next_run_at = coalesce($2, next_run_at), enabled = $2 is not null, last_run_at = now(), last_job_id = $3
-      where name = $1`,
-    [row.name, next, jobId],
+      where name = $1 and tenant_id = $4`,
+    [row.name, next, jobId, row.tenant_id],
   );
-  return { name: row.name, dueAt: row.next_run_at, jobId };
+  return { name: row.name, tenantId: row.tenant_id, dueAt: row.next_run_at, jobId };
 }
 
 /** About this schedule, as opposed to the connection: our own errors and those that `tallyman.enqueue` raises. */

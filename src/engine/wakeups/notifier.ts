@@ -1,6 +1,9 @@
 import type { Database } from '../database/database.ts';
 import type { Wakeup } from './wakeup.ts';
 
+/** `source`: `local`, or the name of the broker it came through. */
+export type HintListener = (queue: string | null, source: string) => void;
+
 /**
  * Tells workers that something was committed, at most once every few milliseconds.
  *
@@ -11,7 +14,7 @@ export class Notifier {
   readonly #database: Database;
   readonly #wakeups: readonly Wakeup[];
   readonly #gapMs: number;
-  readonly #listeners = new Set<(queue: string | null) => void>();
+  readonly #listeners = new Set<HintListener>();
   #lastAt = 0;
   #owed = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
@@ -27,14 +30,14 @@ export class Notifier {
     await Promise.all(
       this.#wakeups.map((wakeup) =>
         wakeup.start(({ queue }) => {
-          for (const listener of this.#listeners) listener(queue);
+          for (const listener of this.#listeners) listener(queue, wakeup.name);
         }),
       ),
     );
   }
 
   /** Workers of this process hear of its own commits without asking anybody, and of others through the brokers. */
-  onHint(listener: (queue: string | null) => void): () => void {
+  onHint(listener: HintListener): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
@@ -53,7 +56,7 @@ export class Notifier {
 
   committed(queues: Iterable<string>): void {
     for (const queue of queues) {
-      for (const listener of this.#listeners) listener(queue);
+      for (const listener of this.#listeners) listener(queue, 'local');
       this.#owed.add(queue);
     }
     this.#timer ??= setTimeout(() => this.#settleDebt(), this.#gapMs);

@@ -60,7 +60,10 @@ create table tallyman.jobs (
   payload json not null,
   correlation_id text,
   dedupe_key text,
-  last_error json
+  last_error json,
+  -- W3C traceparent of the enqueue and, behind a blank, its tracestate. Goes with the job: neither history nor dead
+  -- letters keep it.
+  trace text
 ) with (
   fillfactor = 90, toast_tuple_target = 512,
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
@@ -195,7 +198,7 @@ create table tallyman.checkpoints (
 );
 
 create table tallyman.schedules (
-  name text primary key check (octet_length(name) between 1 and 200),
+  name text not null check (octet_length(name) between 1 and 200),
   cron text not null,
   timezone text not null,
   kind text not null,
@@ -205,7 +208,8 @@ create table tallyman.schedules (
   enabled boolean not null default true,
   next_run_at timestamptz not null,
   last_run_at timestamptz,
-  last_job_id bigint
+  last_job_id bigint,
+  primary key (tenant_id, name)
 );
 
 create table tallyman.log_streams (

@@ -43,12 +43,12 @@ begin
   with input as (
     select nextval('tallyman.positions') as n, r.*
       from json_to_recordset(p_jobs)
-        as r (s integer, k text, p json, m smallint, t text, d double precision, at timestamptz, c text)
+        as r (s integer, k text, p json, m smallint, t text, d double precision, at timestamptz, c text, w text)
   ), added as (
     insert into tallyman.jobs
-      (id, pos, stream, max_attempts, scheduled_at, kind, tenant_id, payload, correlation_id)
+      (id, pos, stream, max_attempts, scheduled_at, kind, tenant_id, payload, correlation_id, trace)
     select i.n, case when due.at is null or due.at <= now() then i.n end, v_streams[i.s], i.m,
-           coalesce(due.at, now()), i.k, i.t, coalesce(i.p, 'null'), i.c
+           coalesce(due.at, now()), i.k, i.t, coalesce(i.p, 'null'), i.c, i.w
       from input i,
            lateral (select coalesce(i.at, now() + i.d * interval '1 millisecond') as at) due
     returning id
@@ -62,7 +62,7 @@ end $$;
 
 create type tallyman.new_job as (
   ord integer, s integer, k text, p json, m smallint, t text, d double precision, at timestamptz, c text,
-  x text, xk interval, l text, b text, o boolean
+  x text, xk interval, l text, b text, o boolean, w text
 );
 
 -- Jobs with lanes or dedupe keys. `existing` tells that the key was taken: `id` is the first job's then.
@@ -82,12 +82,12 @@ declare
   v_wanted bigint;
 begin
   perform pg_current_xact_id();
-  select array_agg(row(n, s, k, p, m, t, d, at, c, x, xk, l, b, o)::tallyman.new_job order by n)
+  select array_agg(row(n, s, k, p, m, t, d, at, c, x, xk, l, b, o, w)::tallyman.new_job order by n)
     into v_rows
     from (select row_number() over () as n, r.*
             from json_to_recordset(p_jobs)
               as r (s integer, k text, p json, m smallint, t text, d double precision, at timestamptz, c text,
-                    x text, xk interval, l text, b text, o boolean)) numbered;
+                    x text, xk interval, l text, b text, o boolean, w text)) numbered;
 
   -- 1. Keys, in sorted order so that two writers cannot deadlock. Who inserts a key owns the job; a key that is
   --    taken stays locked (DO UPDATE locks also where its condition is false), so it is still there in step 4.
@@ -137,10 +137,10 @@ begin
   ), added as (
     insert into tallyman.jobs
       (id, pos, lane, stream, max_attempts, latest_only, scheduled_at, kind, tenant_id, payload, correlation_id,
-       dedupe_key)
+       dedupe_key, trace)
     select coalesce(w.id, i.n), case when i.l is not null or due.at is null or due.at <= now() then i.n end,
            l.id, v_streams[i.s], i.m, coalesce(i.o, false), coalesce(due.at, now()), i.k, i.t, coalesce(i.p, 'null'),
-           i.c, i.x
+           i.c, i.x, i.w
       from input i
       left join unnest(v_won_ords, v_won_ids) as w (ord, id) on w.ord = i.ord
       left join tallyman.lanes l on l.tenant_id = i.t and l.queue = p_queues[i.s] and l.key = i.l,
@@ -195,7 +195,8 @@ create function tallyman.enqueue(
   tenant_id text default 'default',
   max_attempts integer default null,
   correlation_id text default null,
-  latest_only boolean default null
+  latest_only boolean default null,
+  trace text default null
 ) returns bigint
 language plpgsql as $$
 declare
@@ -217,6 +218,8 @@ begin
     raise exception 'lane must be 1 to 256 bytes, got %', octet_length(lane) using errcode = 'TM002';
   elsif octet_length(dedupe_key) not between 1 and 512 then
     raise exception 'dedupe_key must be 1 to 512 bytes, got %', octet_length(dedupe_key) using errcode = 'TM002';
+  elsif octet_length(trace) > 512 then
+    raise exception 'trace must be at most 512 bytes, got %', octet_length(trace) using errcode = 'TM002';
   elsif payload is null then
     raise exception 'payload must not be null' using errcode = 'TM002';
   elsif octet_length(payload::text) > v_limit then
@@ -230,7 +233,7 @@ begin
         's', 1, 'k', enqueue.kind, 'p', payload, 'm', coalesce(max_attempts, v_kind.max_attempts), 't', tenant_id,
         'd', extract(epoch from delay) * 1000, 'at', scheduled_at, 'c', correlation_id, 'x', dedupe_key,
         'xk', v_kind.dedupe_keep, 'l', lane, 'b', v_kind.lane_policy,
-        'o', coalesce(latest_only, v_kind.latest_only))),
+        'o', coalesce(latest_only, v_kind.latest_only), 'w', trace)),
       true) f;
   return v_id;
 end $$;

@@ -38,7 +38,8 @@ create function tallyman.claim(
   scheduled_at double precision,   -- null: created_at
   due boolean,                     -- null: true
   superseded boolean,              -- null: false
-  expired boolean, alone boolean   -- a row of its own, at the end: what the caller should see to
+  expired boolean, alone boolean,  -- a row of its own, at the end: what the caller should see to
+  trace text
 )
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
@@ -136,14 +137,14 @@ begin
     return query
     with item as materialized (
       (select j.pos as item_pos, j.id, j.kind, j.tenant_id, j.payload::text as payload, j.attempts, j.max_attempts,
-              j.correlation_id, j.created_at, j.scheduled_at, null::bigint as lane, null::text as lane_key,
-              null::bigint as lane_floor
+              j.correlation_id, j.created_at, j.scheduled_at, j.trace, null::bigint as lane,
+              null::text as lane_key, null::bigint as lane_floor
          from tallyman.jobs j
         where j.stream = v_stream.id and j.lane is null and j.pos >= v_start
           and j.pos not in (select unnest(v_held))
         order by j.pos limit v_want)
       union all
-      (select l.pos, null, null, null, null, null, null, null, null, null, l.id, l.key, l.floor
+      (select l.pos, null, null, null, null, null, null, null, null, null, null, l.id, l.key, l.floor
          from tallyman.lanes l
         where l.stream = v_stream.id and l.pos >= v_start and l.pos not in (select unnest(v_held))
         order by l.pos limit v_want)
@@ -158,14 +159,14 @@ begin
            i.kind, nullif(i.tenant_id, 'default'), i.payload, nullif(i.attempts, 0), nullif(i.max_attempts, 5),
            i.correlation_id,
            date_part('epoch', i.created_at), date_part('epoch', nullif(i.scheduled_at, i.created_at)),
-           null::boolean, null::boolean, null::boolean, null::boolean
+           null::boolean, null::boolean, null::boolean, null::boolean, i.trace
       from item i where i.lane is null
     union all
     select null, null, i.item_pos, i.lane, i.lane_key, j.id, j.pos, j.kind, j.tenant_id, j.payload::text, j.attempts,
            j.max_attempts, j.correlation_id, date_part('epoch', j.created_at),
            date_part('epoch', nullif(j.scheduled_at, j.created_at)), j.scheduled_at <= now(),
            j.latest_only and exists (select 1 from tallyman.jobs n
-                                      where n.lane = j.lane and n.pos > j.pos and n.kind = j.kind), null, null
+                                      where n.lane = j.lane and n.pos > j.pos and n.kind = j.kind), null, null, j.trace
       from item i
       left join lateral (select * from tallyman.jobs j where j.lane = i.lane and j.pos >= i.lane_floor
                           order by j.pos limit case when p_alone then 1 else p_lane_jobs end) j on true

@@ -1,0 +1,97 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import { loadSecretBox } from '../runtime/secrets.ts';
+import { type ApiKey, ApiKeys } from '../server/access/keys.ts';
+import { type Role, roles } from '../server/access/roles.ts';
+import { examples, given, group, type JsonOption, oneOf, withJson } from './options.ts';
+import { complain, print, show } from './output/print.ts';
+import { table } from './output/table.ts';
+import { paintState, terminalWidth } from './output/terminal.ts';
+import { relativeTime } from './output/time.ts';
+import { type Session, withTallyman } from './session.ts';
+
+export function addKeys(program: Command): void {
+  const keys = group(program, 'keys', 'API keys: who may ask the server for what');
+
+  withJson(keys.command('create'))
+    .description('a new key, shown this once')
+    .requiredOption('--name <name>', 'what it is for')
+    .requiredOption('--role <role>', roles.join(', '), oneOf(roles))
+    .option('-t, --tenant <id>', 'whose key it is', 'default')
+    .option('--expires <time>', 'when it ends, such as 2027-01-01 or 2027-01-01T12:00:00Z', time)
+    .addHelpText(
+      'after',
+      examples([
+        'keys create --name ops --role admin',
+        'keys create --name dock-7 --role producer --tenant acme',
+      ]),
+    )
+    .action((options: JsonOption & { name: string; role: Role; tenant: string; expires?: Date }) =>
+      withTallyman(async (session) => {
+        const { name, role, tenant: tenantId, expires: expiresAt } = options;
+        const { key, apiKey } = await (await keysOf(session)).create({
+          tenantId,
+          name,
+          role,
+          ...given({ expiresAt }),
+        });
+        if (options.json) return show(true, { ...apiKey, key }, () => '');
+        complain(`Key ${apiKey.id} (${role} of "${tenantId}"). It is not shown again:`);
+        print(key);
+      }),
+    );
+
+  withJson(keys.command('list'))
+    .description('keys, newest first, without their secrets')
+    .option('-t, --tenant <id>', 'of this tenant')
+    .addHelpText('after', examples(['keys list', 'keys list --tenant acme --json']))
+    .action((options: JsonOption & { tenant?: string }) =>
+      withTallyman(async (session) => {
+        const items = await (await keysOf(session)).list(options.tenant);
+        show(options.json, { items }, () => keysTable(items, session.now));
+      }),
+    );
+
+  keys
+    .command('revoke')
+    .description('from now on the key opens nothing')
+    .argument('<id>', 'id of the key, as in `keys list`')
+    .addHelpText('after', examples(['keys revoke k3v9x2m4q8zt']))
+    .action((id: string) =>
+      withTallyman(async (session) => {
+        await (await keysOf(session)).revoke(id);
+        print(`key ${id} is revoked`);
+      }),
+    );
+}
+
+const keysOf = async ({ tallyman, config }: Session): Promise<ApiKeys> =>
+  new ApiKeys(tallyman.database, await loadSecretBox(config));
+
+function time(text: string): Date {
+  const date = new Date(text);
+  if (Number.isNaN(date.getTime())) throw new InvalidArgumentError('Expected a date such as 2027-01-01.');
+  return date;
+}
+
+function keysTable(keys: readonly ApiKey[], now: Date): string {
+  if (keys.length === 0) return 'No keys. Without any the server listens on loopback only.';
+  const state = (key: ApiKey): string =>
+    key.revokedAt ? 'revoked' : key.expiresAt && key.expiresAt <= now ? 'expired' : 'active';
+  return table<ApiKey>(
+    [
+      { title: 'KEY', value: (key) => key.id },
+      { title: 'NAME', value: (key) => key.name, shrinkTo: 8 },
+      { title: 'TENANT', value: (key) => key.tenantId, shrinkTo: 6 },
+      { title: 'ROLE', value: (key) => key.role },
+      { title: 'STATE', value: state, paint: (text, key) => paintState(text, state(key)) },
+      { title: 'MADE', value: (key) => relativeTime(key.createdAt, now), leaveOut: 2 },
+      {
+        title: 'USED',
+        value: (key) => (key.lastUsedAt ? relativeTime(key.lastUsedAt, now) : 'never'),
+        leaveOut: 1,
+      },
+    ],
+    keys,
+    terminalWidth(),
+  );
+}

@@ -1,0 +1,70 @@
+import type { Command } from 'commander';
+import { loadConfig } from '../config/load.ts';
+import { createLogger } from '../runtime/logger.ts';
+import { onStopSignal } from '../runtime/signals.ts';
+import { partNames, partsOf, serve } from '../server/serve.ts';
+import { examples, wholeNumber } from './options.ts';
+import { complain } from './output/print.ts';
+import { version } from './version.ts';
+import { loadKinds } from './worker.ts';
+
+interface ServeCommandOptions {
+  readonly only?: string;
+  readonly host?: string;
+  readonly port?: number;
+  readonly kinds?: string;
+  readonly migrate?: boolean;
+}
+
+export function addServe(program: Command): void {
+  program
+    .command('serve')
+    .description('run the HTTP API, workers and deliveries until SIGTERM or Ctrl-C')
+    .option('--only <parts>', `some of ${partNames.join(', ')} (default: server.parts)`)
+    .option('--host <address>', 'where the API listens (default: server.host)')
+    .option('--port <number>', 'its port, 0 for any free one (default: server.port)', wholeNumber(0, 65_535))
+    .option('--kinds <module>', 'file that exports the kinds to run (default: server.kinds)')
+    .option('--migrate', 'bring the database up to date first')
+    .addHelpText(
+      'after',
+      `${examples(['serve', 'serve --only api --port 8080', 'serve --only worker,webhooks --kinds dist/kinds.js'])}
+
+Without API keys the API answers this machine alone; \`tallyman keys create\`
+makes the first one. The first signal lets requests and running jobs finish, for
+up to jobs.stopTimeoutMs; the second ends the process at once.`,
+    )
+    .action(runServe);
+}
+
+async function runServe(options: ServeCommandOptions): Promise<void> {
+  const loaded = loadConfig();
+  const config = {
+    ...loaded,
+    ...(options.host !== undefined && { 'server.host': options.host }),
+    ...(options.port !== undefined && { 'server.port': options.port }),
+  };
+  const parts = partsOf(options.only ?? config['server.parts']);
+  const module = options.kinds ?? config['server.kinds'];
+  const kinds = module === null ? [] : await loadKinds(module);
+  const logger = createLogger({ level: config['log.level'] });
+  const stopped = new Promise<string>((stop) => onStopSignal(stop));
+  const serving = await serve({
+    config,
+    parts,
+    kinds,
+    version: version(),
+    logger,
+    migrate: options.migrate === true,
+  });
+  if (process.stderr.isTTY) complain(serving.lines.map((line) => `  ${line}`).join('\n'));
+  else logger.info({ parts, url: serving.url, runs: serving.lines }, 'serving');
+  const signal = await stopped;
+  logger.info(
+    { signal },
+    `stopping; what runs has ${config['jobs.stopTimeoutMs'] / 1000} s, a second signal ends it at once`,
+  );
+  await serving.stop();
+  logger.info({}, 'stopped');
+  // A handler that outlived its time limit would keep the process, though its job is somebody else's by now.
+  process.exit(0);
+}

@@ -1,0 +1,44 @@
+import type { Command } from 'commander';
+import { type Tenant, Tenants } from '../server/access/tenants.ts';
+import { examples, group, type JsonOption, withJson } from './options.ts';
+import { show } from './output/print.ts';
+import { table } from './output/table.ts';
+import { terminalWidth } from './output/terminal.ts';
+import { relativeTime } from './output/time.ts';
+import { withTallyman } from './session.ts';
+
+export function addTenants(program: Command): void {
+  const tenants = group(program, 'tenants', 'who shares this installation without seeing each other');
+
+  withJson(tenants.command('create'))
+    .description('a new tenant; make keys for it with `keys create --tenant`')
+    .argument('<id>', 'small letters, digits, - and _')
+    .option('--name <name>', 'what people call it (default: its id)')
+    .addHelpText('after', examples(['tenants create acme --name "Acme Logistics"']))
+    .action((id: string, options: JsonOption & { name?: string }) =>
+      withTallyman(async ({ tallyman }) => {
+        const tenant = await new Tenants(tallyman.database).create(id, options.name);
+        show(options.json, tenant, () => `tenant "${tenant.id}" is made`);
+      }),
+    );
+
+  withJson(tenants.command('list'))
+    .description('all tenants')
+    .addHelpText('after', examples(['tenants list --json']))
+    .action((options: JsonOption) =>
+      withTallyman(async ({ tallyman, now }) => {
+        const items = await new Tenants(tallyman.database).list();
+        show(options.json, { items }, () =>
+          table<Tenant>(
+            [
+              { title: 'TENANT', value: (tenant) => tenant.id },
+              { title: 'NAME', value: (tenant) => tenant.name, shrinkTo: 10 },
+              { title: 'SINCE', value: (tenant) => relativeTime(tenant.createdAt, now) },
+            ],
+            items,
+            terminalWidth(),
+          ),
+        );
+      }),
+    );
+}

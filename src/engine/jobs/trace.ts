@@ -1,0 +1,147 @@
+import {
+  type Context,
+  context,
+  createTraceState,
+  isSpanContextValid,
+  ROOT_CONTEXT,
+  type Span,
+  type SpanContext,
+  SpanKind,
+  SpanStatusCode,
+  type Tracer,
+  type TracerProvider,
+  trace,
+} from '@opentelemetry/api';
+import { messageOf } from '../errors.ts';
+import type { ClaimedJob } from './claim.ts';
+
+/*
+ * Traces from enqueue to handler, for those who have set OpenTelemetry up; see docs/decisions/0007. A job carries the
+ * W3C traceparent of whoever enqueued it and, behind a blank, its tracestate. Without a tracer provider all there is to
+ * pay is a look whether there is one.
+ */
+
+/** A longer tracestate is left behind; the trace hangs together without it. */
+const maxStateBytes = 256;
+
+/** Undefined as long as nobody has registered a provider. */
+function tracer(): Tracer | undefined {
+  const provider: TracerProvider & { getDelegateTracer?: (name: string) => Tracer | undefined } =
+    trace.getTracerProvider();
+  // The API hands out a stand-in that always gives a tracer; what it stands for tells whether there is a real one.
+  return provider.getDelegateTracer ? provider.getDelegateTracer('tallyman') : provider.getTracer('tallyman');
+}
+
+/**
+ * Runs an enqueue inside a span `send <kind>`, if anybody records spans. `send` is given what the job is to carry:
+ * undefined when nobody is tracing.
+ */
+export function traceSend<T>(
+  kind: string,
+  queue: string,
+  jobs: number,
+  send: (carried: string | undefined) => Promise<T>,
+): Promise<T> {
+  const recorder = tracer();
+  if (!recorder) {
+    const active = trace.getActiveSpan();
+    return send(active && written(active.spanContext()));
+  }
+  const span = recorder.startSpan(`send ${kind}`, {
+    kind: SpanKind.PRODUCER,
+    attributes: {
+      'messaging.system': 'tallyman',
+      'messaging.destination.name': queue,
+      'messaging.operation.name': 'send',
+      'messaging.operation.type': 'send',
+      'tallyman.kind': kind,
+      ...(jobs > 1 && { 'messaging.batch.message_count': jobs }),
+    },
+  });
+  return context.with(trace.setSpan(context.active(), span), async () => {
+    try {
+      return await send(written(span.spanContext()));
+    } catch (error) {
+      markFailed(span, error);
+      throw error;
+    } finally {
+      span.end();
+    }
+  });
+}
+
+/** One attempt, as a span `process <kind>`. Ended once, whoever comes first: the handler, its timeout, the worker's stop. */
+export class AttemptSpan {
+  readonly context: Context;
+  readonly #span: Span;
+  #hasFailed = false;
+
+  /** Undefined when nobody is tracing. */
+  static begin(job: ClaimedJob, queue: string): AttemptSpan | undefined {
+    const recorder = tracer();
+    return recorder && new AttemptSpan(recorder, job, queue);
+  }
+
+  private constructor(recorder: Tracer, job: ClaimedJob, queue: string) {
+    // Not the active context: that is of whoever happened to make the worker look for work.
+    const sender = job.trace === undefined ? undefined : read(job.trace);
+    const parent = sender ? trace.setSpanContext(ROOT_CONTEXT, sender) : ROOT_CONTEXT;
+    this.#span = recorder.startSpan(
+      `process ${job.kind}`,
+      {
+        kind: SpanKind.CONSUMER,
+        attributes: {
+          'messaging.system': 'tallyman',
+          'messaging.destination.name': queue,
+          'messaging.operation.name': 'process',
+          'messaging.operation.type': 'process',
+          'messaging.message.id': job.id,
+          'tallyman.kind': job.kind,
+          'tallyman.job.id': job.id,
+          'tallyman.attempt': job.attempts + 1,
+        },
+      },
+      parent,
+    );
+    this.context = trace.setSpan(parent, this.#span);
+  }
+
+  /** The first reason counts: a handler that is told to stop usually throws what it was told. */
+  failed(thrown: unknown): void {
+    if (this.#hasFailed) return;
+    this.#hasFailed = true;
+    markFailed(this.#span, thrown);
+  }
+
+  end(): void {
+    this.#span.end();
+  }
+}
+
+function markFailed(span: Span, thrown: unknown): void {
+  const message = messageOf(thrown);
+  span.recordException(thrown instanceof Error ? thrown : message);
+  span.setStatus({ code: SpanStatusCode.ERROR, message });
+}
+
+function written(span: SpanContext): string | undefined {
+  if (!isSpanContextValid(span)) return undefined;
+  const parent = `00-${span.traceId}-${span.spanId}-${span.traceFlags.toString(16).padStart(2, '0')}`;
+  const state = span.traceState?.serialize();
+  return state && Buffer.byteLength(state) <= maxStateBytes ? `${parent} ${state}` : parent;
+}
+
+const carriedForm = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?: (.+))?$/;
+
+/** SQL may enqueue with any text: what is not a trace is no trace. */
+function read(carried: string): SpanContext | undefined {
+  const [, traceId = '', spanId = '', flags = '', state] = carriedForm.exec(carried) ?? [];
+  const found: SpanContext = {
+    traceId,
+    spanId,
+    traceFlags: Number.parseInt(flags, 16),
+    isRemote: true,
+    ...(state && { traceState: createTraceState(state) }),
+  };
+  return isSpanContextValid(found) ? found : undefined;
+}

@@ -1,0 +1,1 @@
+export { Metrics, type MetricsOptions } from './metrics.ts';

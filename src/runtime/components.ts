@@ -1,0 +1,6 @@
+import type { Component } from '../engine/database/migrate.ts';
+import { serverComponent } from '../server/component.ts';
+import { webhooksComponent } from '../webhooks/component.ts';
+
+/** Everything beside the engine that has tables of its own. */
+export const components: readonly Component[] = [serverComponent, webhooksComponent];

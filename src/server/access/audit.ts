@@ -1,0 +1,99 @@
+import { Batcher } from '../../engine/batching/batcher.ts';
+import type { Database, Queryable } from '../../engine/database/database.ts';
+import { messageOf } from '../../engine/errors.ts';
+import type { Page } from '../../engine/jobs/jobs.ts';
+import { pageOf } from '../../engine/jobs/jobs.ts';
+
+export interface AuditEvent {
+  readonly tenantId: string;
+  readonly actor: string;
+  readonly action: string;
+  readonly resource: string | null;
+  readonly outcome: 'done' | 'refused' | 'failed';
+  readonly status: number;
+  readonly code: string | null;
+  readonly correlationId: string | null;
+  readonly address: string | null;
+}
+
+export type AuditRow = AuditEvent & { readonly id: string; readonly at: Date };
+
+const insert = `
+  insert into tallyman_server.audit_events
+    (tenant_id, actor, action, resource, outcome, status, code, correlation_id, address)
+  select * from json_to_recordset($1) as e ("tenantId" text, actor text, action text, resource text, outcome text,
+    status integer, code text, "correlationId" text, address text)`;
+
+/** A write is audited in its own transaction: there is no write without its line, and no line without its write. */
+export async function auditWithin(tx: Queryable, event: AuditEvent): Promise<void> {
+  await tx.query(insert, [JSON.stringify([event])]);
+}
+
+export async function listAudit(
+  database: Queryable,
+  filter: { readonly actor?: string; readonly action?: string; readonly outcome?: string },
+  page: { readonly limit?: number; readonly cursor?: string },
+): Promise<Page<AuditRow>> {
+  const limit = page.limit ?? 50;
+  const { rows } = await database.query<AuditRow>(
+    `select id, tenant_id as "tenantId", at, actor, action, resource, outcome, status, code,
+            correlation_id as "correlationId", address
+       from tallyman_server.audit_events
+      where ($1::bigint is null or id < $1::bigint) and ($2::text is null or actor = $2)
+        and ($3::text is null or action = $3) and ($4::text is null or outcome = $4)
+      order by id desc limit $5`,
+    [page.cursor ?? null, filter.actor ?? null, filter.action ?? null, filter.outcome ?? null, limit + 1],
+  );
+  return pageOf(rows, limit);
+}
+
+/** A flood of refused requests must not become a flood in memory. */
+const mostPending = 10_000;
+
+/** Writes down what was refused or failed, many lines in a commit, without making the answer wait. */
+export class AuditTrail {
+  readonly #database: Database;
+  readonly #batcher: Batcher<AuditEvent, undefined>;
+  #pending = 0;
+  #left = 0;
+
+  constructor(database: Database) {
+    this.#database = database;
+    this.#batcher = new Batcher({
+      send: async (events) => {
+        await database.query(insert, [JSON.stringify(events)]);
+        return events.map(() => undefined);
+      },
+      maxBatch: 500,
+      maxInFlight: 1,
+    });
+  }
+
+  note(event: AuditEvent): void {
+    if (this.#pending >= mostPending) {
+      this.#left += 1;
+      return;
+    }
+    this.#pending += 1;
+    this.#batcher
+      .add(event)
+      .catch((error) => {
+        this.#database.logger.warn({ ...event, error: messageOf(error) }, 'a refusal could not be audited');
+      })
+      .finally(() => {
+        this.#pending -= 1;
+        if (this.#left > 0 && this.#pending === 0) {
+          this.#database.logger.warn(
+            { events: this.#left },
+            'refusals came faster than they could be audited',
+          );
+          this.#left = 0;
+        }
+      });
+  }
+
+  /** Resolves when what was noted is written. */
+  async flushed(): Promise<void> {
+    while (this.#pending > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}

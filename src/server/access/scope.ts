@@ -1,0 +1,49 @@
+import pg from 'pg';
+import type { Database, Queryable } from '../../engine/database/database.ts';
+import { messageOf, TallymanError } from '../../engine/errors.ts';
+import type { Transactor } from '../../engine/locks/exclusive.ts';
+
+/** One transaction that sees and writes one tenant's rows, whatever its statements say. */
+export class TenantScope implements Queryable, Transactor {
+  readonly tenantId: string;
+  readonly #tx: Queryable;
+
+  constructor(tenantId: string, tx: Queryable) {
+    this.tenantId = tenantId;
+    this.#tx = tx;
+  }
+
+  query<Row extends pg.QueryResultRow = pg.QueryResultRow>(text: string, values?: unknown[]) {
+    return this.#tx.query<Row>(text, values);
+  }
+
+  /** It is one already. */
+  transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T> {
+    return work(this.#tx);
+  }
+}
+
+/** Row-level security does the rest: see 0007_tenants.sql. */
+export function asTenant<T>(
+  database: Database,
+  tenantId: string,
+  work: (scope: TenantScope) => Promise<T>,
+): Promise<T> {
+  const opening = `begin; set local role tallyman_tenant; set local tallyman.tenant = ${pg.escapeLiteral(tenantId)}`;
+  return database.transaction((tx) => work(new TenantScope(tenantId, tx)), opening);
+}
+
+/** Makes the role that tenants act under, or says who has to. */
+export async function prepareTenants(database: Database): Promise<void> {
+  try {
+    await database.query('select tallyman.prepare_tenants()');
+  } catch (error) {
+    if ((error as { code?: string }).code !== '42501') throw error;
+    throw new TallymanError(
+      'MISSING_PRIVILEGES',
+      `The database user may not make the role that keeps tenants apart (${messageOf(error)}). Let an administrator run: ` +
+        'create role tallyman_tenant nologin; grant tallyman_tenant to <this user>;',
+      { cause: error },
+    );
+  }
+}

@@ -1,0 +1,37 @@
+import { engineComponent, requireMigrated } from '../engine/database/migrate.ts';
+import { messageOf } from '../engine/errors.ts';
+import { within } from '../engine/wakeups/reconnect.ts';
+import { components } from '../runtime/components.ts';
+import type { Runtime } from '../runtime/open.ts';
+
+export interface Readiness {
+  readonly status: 'ready' | 'degraded' | 'unready';
+  readonly checks: Readonly<Record<string, { readonly status: 'up' | 'down'; readonly reason?: string }>>;
+}
+
+/** A database that does not answer for so long is as good as none. */
+const patienceMs = 3_000;
+
+/**
+ * Whether this process should be sent work. Without the database it can do nothing; without a broker it goes on by
+ * polling and is `degraded`, unless the configuration says that this is not enough.
+ */
+export async function readiness(runtime: Runtime, requireBrokers: boolean): Promise<Readiness> {
+  const { database } = runtime.tallyman;
+  const checks: Record<string, { status: 'up' | 'down'; reason?: string }> = {};
+  const check = async (name: string, work: Promise<unknown>): Promise<void> => {
+    checks[name] = await within(work, patienceMs).then(
+      () => ({ status: 'up' as const }),
+      (error) => ({ status: 'down' as const, reason: messageOf(error) }),
+    );
+  };
+  await check('database', database.query('select 1'));
+  if (checks.database?.status === 'up')
+    await check('migrations', requireMigrated(database, [engineComponent, ...components]));
+  const vital = Object.values(checks).every(({ status }) => status === 'up');
+  const brokers = runtime.brokers();
+  for (const { name, trouble } of brokers)
+    checks[name] = trouble === undefined ? { status: 'up' } : { status: 'down', reason: trouble };
+  const away = brokers.some(({ trouble }) => trouble !== undefined);
+  return { status: !vital || (away && requireBrokers) ? 'unready' : away ? 'degraded' : 'ready', checks };
+}

@@ -1,0 +1,72 @@
+import { randomUUID } from 'node:crypto';
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import Fastify, { type FastifyInstance } from 'fastify';
+import { jsonSchemaTransform, validatorCompiler } from 'fastify-type-provider-zod';
+import type { AuditTrail } from '../access/audit.ts';
+import { routes } from '../routes/index.ts';
+import type { Ground } from '../services.ts';
+import { acceptJson, isKeepable } from './body.ts';
+import { refusalOf } from './errors.ts';
+import type { Gate } from './gate.ts';
+import { answerErrors, register, sendError } from './register.ts';
+
+export interface AppOptions {
+  readonly ground: Ground;
+  readonly gate: Gate;
+  readonly trail: AuditTrail;
+  readonly maxBodyBytes: number;
+  readonly version: string;
+  /** Routes that are not a tenant's: health, metrics, the live stream. Added before the rest. */
+  readonly extend?: (app: FastifyInstance) => void;
+}
+
+/** The HTTP API, not yet listening. */
+export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
+  const { ground, gate, trail } = options;
+  const app = Fastify({
+    bodyLimit: options.maxBodyBytes,
+    requestTimeout: 30_000,
+    keepAliveTimeout: 65_000,
+    // Long params are refused by their schemas, with a message; the router would just not find the route.
+    routerOptions: { maxParamLength: 2_048 },
+    genReqId: ({ headers }) => correlationIdOf(headers['x-correlation-id']) ?? randomUUID(),
+    frameworkErrors: (error, request, reply) => sendError(request, reply, refusalOf(error)),
+    exposeHeadRoutes: false,
+  });
+  acceptJson(app);
+  app.setValidatorCompiler(validatorCompiler);
+  // The routes say what they answer; that is written down, not checked at every request.
+  app.setSerializerCompiler(() => (value) => JSON.stringify(value));
+  app.addHook('onRequest', async (request, reply) => {
+    reply.header('x-correlation-id', request.id);
+    reply.header('x-content-type-options', 'nosniff');
+  });
+  answerErrors(app, ground, trail);
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Tallyman',
+        version: options.version,
+        description:
+          'Jobs, lanes, queues, dead letters, schedules and webhooks of one tenant. Lists are newest first, 50 at a time, at ' +
+          'most 200; `next_cursor` is the `cursor` of the next page. Writes take an `Idempotency-Key`.',
+      },
+      components: { securitySchemes: { key: { type: 'http', scheme: 'bearer' } } },
+    },
+    transform: jsonSchemaTransform,
+  });
+  await app.register(swaggerUi, { routePrefix: '/v1/docs' });
+  app.get('/v1/openapi.json', { schema: { hide: true } }, async () => app.swagger());
+  options.extend?.(app);
+  for (const route of routes) register(app, route, ground, gate);
+  return app;
+}
+
+/** The caller's own, if it is one that can be kept and printed. */
+function correlationIdOf(header: string | string[] | undefined): string | undefined {
+  return typeof header === 'string' && /^[\x21-\x7e]{1,128}$/.test(header) && isKeepable(header)
+    ? header
+    : undefined;
+}

@@ -1,0 +1,180 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { TallymanError } from '../../engine/errors.ts';
+import { type AuditEvent, type AuditTrail, auditWithin } from '../access/audit.ts';
+import { homeTenant } from '../access/roles.ts';
+import { asTenant } from '../access/scope.ts';
+import { type Ground, Services } from '../services.ts';
+import { isKeepable } from './body.ts';
+import { refusalOf } from './errors.ts';
+import { type Gate, RateLimitedError } from './gate.ts';
+import { once } from './idempotency.ts';
+import type { AnyRoute, Caller } from './route.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    action?: string;
+    writes?: boolean;
+  }
+  interface FastifyRequest {
+    caller?: Caller;
+  }
+}
+
+export const errorShape = z.object({
+  error: z.object({
+    code: z.string(),
+    message: z.string(),
+    correlation_id: z.string(),
+    details: z.unknown().optional(),
+  }),
+});
+
+/** Puts a route behind the gate and inside its tenant's transaction. */
+export function register(app: FastifyInstance, route: AnyRoute, ground: Ground, gate: Gate): void {
+  const writes = route.method !== 'GET';
+  const status = route.status ?? 200;
+  app.route({
+    method: route.method,
+    url: route.url,
+    config: { action: route.action, writes },
+    schema: {
+      operationId: route.action,
+      summary: route.summary,
+      tags: [route.action.split('.')[0] ?? ''],
+      description: `For ${route.roles.join(', ')}${route.home ? ` of the tenant "${homeTenant}"` : ''}.`,
+      security: [{ key: [] }],
+      ...(route.params && { params: route.params }),
+      ...(route.query && { querystring: route.query }),
+      ...(route.body && { body: route.body }),
+      ...(writes && { headers: writeHeaders }),
+      response: { [status]: route.response, '4xx': errorShape, '5xx': errorShape },
+    },
+    // Before the body is read and judged: a stranger learns nothing about what a route takes.
+    onRequest: async (request) => {
+      request.caller = await gate.admit(request);
+      requireRole(route, request.caller);
+    },
+    handler: async (request, reply) => {
+      const answer = await answerOf(route, status, ground, request);
+      if (answer.replayed) reply.header('idempotency-replayed', 'true');
+      if (route.action === 'keys.create') gate.keyMade();
+      return reply.code(answer.status).send(answer.status === 204 ? undefined : answer.body);
+    },
+  });
+}
+
+const writeHeaders = z.looseObject({
+  'idempotency-key': z
+    .string()
+    .min(1)
+    .max(255)
+    .refine(isKeepable, { error: 'holds characters that cannot be kept' })
+    .optional()
+    .describe(
+      'The same key and request again get the first answer; another request with the key is refused.',
+    ),
+});
+
+function requireRole(route: AnyRoute, caller: Caller): void {
+  if (!route.roles.includes(caller.role))
+    throw new TallymanError('FORBIDDEN', `a key with the role ${caller.role} may not do ${route.action}`);
+  if (route.home && caller.tenantId !== homeTenant)
+    throw new TallymanError('FORBIDDEN', `${route.action} is for keys of the tenant "${homeTenant}" alone`);
+}
+
+async function answerOf(
+  route: AnyRoute,
+  status: number,
+  ground: Ground,
+  request: FastifyRequest,
+): Promise<{ status: number; body: unknown; replayed: boolean }> {
+  const caller = request.caller as Caller;
+  return asTenant(ground.tallyman.database, caller.tenantId, async (scope) => {
+    const work = async () => {
+      const body = await route.handle({
+        caller,
+        scope,
+        services: new Services(ground, scope),
+        correlationId: request.id,
+        params: request.params,
+        query: request.query,
+        body: request.body,
+      });
+      if (route.method !== 'GET') await auditWithin(scope, eventOf(request, { outcome: 'done', status }));
+      return { status, body };
+    };
+    const key = request.headers['idempotency-key'];
+    if (route.method === 'GET' || typeof key !== 'string') return { ...(await work()), replayed: false };
+    const { method, url, body } = request;
+    return once(scope, { key, method, url, body }, ground.box, work);
+  });
+}
+
+function eventOf(
+  request: FastifyRequest,
+  what: { outcome: AuditEvent['outcome']; status: number; code?: string },
+): AuditEvent {
+  const { id: resource, name } = (request.params ?? {}) as { id?: string; name?: string };
+  return {
+    tenantId: request.caller?.tenantId ?? homeTenant,
+    actor: request.caller?.actor ?? 'anonymous',
+    action:
+      request.routeOptions.config.action ?? `${request.method} ${request.url.split('?')[0]}`.slice(0, 200),
+    resource: (resource ?? name)?.slice(0, 512) ?? null,
+    outcome: what.outcome,
+    status: what.status,
+    code: what.code ?? null,
+    correlationId: request.id,
+    address: request.ip,
+  };
+}
+
+/** Every error leaves by this door, in one shape; refusals and failed writes are audited. */
+export function answerErrors(app: FastifyInstance, ground: Ground, trail: AuditTrail): void {
+  app.setErrorHandler((error, request, reply) => {
+    const refusal = refusalOf(error);
+    if (refusal.status >= 500)
+      ground.tallyman.database.logger.error(
+        {
+          correlationId: request.id,
+          method: request.method,
+          url: request.url,
+          error: (error as Error).stack,
+        },
+        'a request failed',
+      );
+    const { action, writes } = request.routeOptions.config;
+    const refused = refusal.status === 401 || refusal.status === 403 || refusal.status === 429;
+    if (action && (refused || writes))
+      trail.note(
+        eventOf(request, {
+          outcome: refused ? 'refused' : 'failed',
+          status: refusal.status,
+          code: refusal.code,
+        }),
+      );
+    if (error instanceof RateLimitedError) reply.header('retry-after', String(error.retryAfterS));
+    if (refusal.status === 401) reply.header('www-authenticate', 'Bearer');
+    sendError(request, reply, refusal);
+  });
+  app.setNotFoundHandler((request, reply) =>
+    sendError(request, reply, {
+      status: 404,
+      code: 'NOT_FOUND',
+      message: `there is nothing at ${request.method} ${request.url.split('?')[0]}`,
+    }),
+  );
+}
+
+export function sendError(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  refusal: { status: number; code: string; message: string; details?: unknown },
+): void {
+  const { status, ...error } = refusal;
+  reply
+    .code(status)
+    .header('content-type', 'application/json; charset=utf-8')
+    .send(JSON.stringify({ error: { ...error, correlation_id: request.id } }));
+}

@@ -1,0 +1,121 @@
+import { z } from 'zod';
+import { type AuditRow, listAudit } from '../access/audit.ts';
+import type { ApiKey } from '../access/keys.ts';
+import { admins, roles } from '../access/roles.ts';
+import { given, id, page, pageOf, route, text, timestamp } from '../http/route.ts';
+
+const keyShape = z.object({
+  id: z.string(),
+  name: z.string(),
+  role: z.enum(roles),
+  created_at: z.string(),
+  expires_at: z.string().nullable(),
+  revoked_at: z.string().nullable(),
+  last_used_at: z.string().nullable(),
+});
+
+const keyJson = (key: ApiKey) => ({
+  id: key.id,
+  name: key.name,
+  role: key.role,
+  created_at: key.createdAt,
+  expires_at: key.expiresAt,
+  revoked_at: key.revokedAt,
+  last_used_at: key.lastUsedAt,
+});
+
+const tenantShape = z.object({ id: z.string(), name: z.string(), created_at: z.string() });
+
+const auditShape = z.object({
+  id,
+  at: z.string(),
+  actor: z.string(),
+  action: z.string(),
+  resource: z.string().nullable(),
+  outcome: z.enum(['done', 'refused', 'failed']),
+  status: z.number(),
+  code: z.string().nullable(),
+  correlation_id: z.string().nullable(),
+  address: z.string().nullable(),
+});
+
+const auditJson = ({ tenantId: _, correlationId, ...event }: AuditRow) => ({
+  ...event,
+  correlation_id: correlationId,
+});
+
+export const accessRoutes = [
+  route({
+    method: 'GET',
+    url: '/v1/keys',
+    action: 'keys.list',
+    summary: 'API keys of this tenant, without their secrets',
+    roles: admins,
+    response: z.object({ items: z.array(keyShape) }),
+    handle: async ({ services }) => ({ items: (await services.keys.list()).map(keyJson) }),
+  }),
+  route({
+    method: 'POST',
+    url: '/v1/keys',
+    action: 'keys.create',
+    summary: 'Make an API key; its secret is in this answer and nowhere else',
+    roles: admins,
+    body: z.strictObject({ name: text(200), role: z.enum(roles), expires_at: timestamp.optional() }),
+    status: 201,
+    response: keyShape.extend({ key: z.string() }),
+    handle: async ({ services, caller, body }) => {
+      const { name, role, expires_at: expiresAt } = body;
+      const made = await services.keys.create({
+        tenantId: caller.tenantId,
+        name,
+        role,
+        ...given({ expiresAt }),
+      });
+      return { ...keyJson(made.apiKey), key: made.key };
+    },
+  }),
+  route({
+    method: 'DELETE',
+    url: '/v1/keys/:id',
+    action: 'keys.revoke',
+    summary: 'Revoke an API key, from now on',
+    roles: admins,
+    params: z.strictObject({ id: text(64) }),
+    status: 204,
+    response: z.null(),
+    handle: ({ services, params }) => services.keys.revoke(params.id),
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/tenants',
+    action: 'tenants.list',
+    summary: 'All tenants',
+    roles: admins,
+    home: true,
+    response: z.object({ items: z.array(tenantShape) }),
+    handle: async ({ services }) => ({
+      items: (await services.tenants.list()).map(({ createdAt, ...tenant }) => ({
+        ...tenant,
+        created_at: createdAt,
+      })),
+    }),
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/audit',
+    action: 'audit.list',
+    summary: 'What was done, and what was refused, newest first',
+    roles: ['admin', 'auditor'],
+    query: z.strictObject({
+      ...page,
+      actor: text(128).optional(),
+      action: text(128).optional(),
+      outcome: z.enum(['done', 'refused', 'failed']).optional(),
+    }),
+    response: pageOf(auditShape),
+    handle: async ({ scope, query: { limit, cursor, ...filter } }) => {
+      const found = await listAudit(scope, given(filter), given({ limit, cursor }));
+      return { items: found.items.map(auditJson), next_cursor: found.nextCursor };
+    },
+  }),
+];

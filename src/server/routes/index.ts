@@ -1,0 +1,18 @@
+import type { AnyRoute } from '../http/route.ts';
+import { accessRoutes } from './access.ts';
+import { deadLetterRoutes } from './dead-letters.ts';
+import { jobRoutes } from './jobs.ts';
+import { laneRoutes } from './lanes.ts';
+import { queueRoutes } from './queues.ts';
+import { scheduleRoutes } from './schedules.ts';
+import { webhookRoutes } from './webhooks.ts';
+
+export const routes: readonly AnyRoute[] = [
+  ...jobRoutes,
+  ...laneRoutes,
+  ...queueRoutes,
+  ...deadLetterRoutes,
+  ...scheduleRoutes,
+  ...webhookRoutes,
+  ...accessRoutes,
+];

@@ -1,0 +1,85 @@
+import { z } from 'zod';
+import { TallymanError } from '../../engine/errors.ts';
+import type { Lane } from '../../engine/lanes/lanes.ts';
+import { operators, readers } from '../access/roles.ts';
+import { given, id, idParams, page, pageOf, route, text } from '../http/route.ts';
+import type { Services } from '../services.ts';
+
+const laneStates = ['held', 'ready', 'waiting', 'blocked', 'resting'] as const;
+
+const laneShape = z.object({
+  id,
+  queue: z.string(),
+  key: z.string(),
+  policy: z.enum(['block', 'skip']),
+  state: z.enum(laneStates),
+  pending: z.number(),
+  worker: z.string().nullable(),
+  due_at: z.string().nullable(),
+  blocked_at: z.string().nullable(),
+  blocked_by: id.nullable(),
+});
+
+const toJson = (lane: Lane) => ({
+  id: lane.id,
+  queue: lane.queue,
+  key: lane.key,
+  policy: lane.policy,
+  state: lane.state,
+  pending: lane.pending,
+  worker: lane.worker,
+  due_at: lane.dueAt,
+  blocked_at: lane.blockedAt,
+  blocked_by: lane.blockedBy,
+});
+
+async function laneOf(services: Services, laneId: string): Promise<Lane> {
+  const lane = await services.lanes.find(laneId);
+  if (!lane) throw new TallymanError('NOT_FOUND', `there is no lane ${laneId}`);
+  return lane;
+}
+
+export const laneRoutes = [
+  route({
+    method: 'GET',
+    url: '/v1/lanes',
+    action: 'lanes.list',
+    summary: 'Lanes, newest first',
+    roles: readers,
+    query: z.strictObject({
+      ...page,
+      queue: text(128).optional(),
+      key: text(256).optional(),
+      state: z.enum(laneStates).optional(),
+    }),
+    response: pageOf(laneShape),
+    handle: async ({ services, query: { limit, cursor, ...filter } }) => {
+      const found = await services.lanes.list(given(filter), given({ limit, cursor }));
+      return { items: found.items.map(toJson), next_cursor: found.nextCursor };
+    },
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/lanes/:id',
+    action: 'lanes.show',
+    summary: 'One lane',
+    roles: readers,
+    params: idParams,
+    response: laneShape,
+    handle: async ({ services, params }) => toJson(await laneOf(services, params.id)),
+  }),
+  route({
+    method: 'POST',
+    url: '/v1/lanes/:id/unblock',
+    action: 'lanes.unblock',
+    summary: 'Let a blocked lane go on with what waits behind the job that blocked it',
+    roles: operators,
+    params: idParams,
+    status: 204,
+    response: z.null(),
+    handle: async ({ services, params }) => {
+      const { key, queue, tenantId } = await laneOf(services, params.id);
+      await services.lanes.unblock(key, { queue, tenantId });
+    },
+  }),
+];

@@ -1,0 +1,109 @@
+import { z } from 'zod';
+import { TallymanError } from '../../engine/errors.ts';
+import type { Queue } from '../../engine/jobs/queues.ts';
+import { operators, readers } from '../access/roles.ts';
+import { given, route, text } from '../http/route.ts';
+
+const queueShape = z.object({
+  name: z.string(),
+  paused_at: z.string().nullable(),
+  max_running: z.number().nullable(),
+  rate_per_second: z.number().nullable(),
+  rate_burst: z.number().nullable(),
+  ready: z.number(),
+  running: z.number(),
+  waiting: z.number(),
+  oldest_ready_at: z.string().nullable(),
+});
+
+const toJson = (queue: Queue) => ({
+  name: queue.name,
+  paused_at: queue.pausedAt,
+  max_running: queue.maxRunning,
+  rate_per_second: queue.ratePerSecond,
+  rate_burst: queue.rateBurst,
+  ready: queue.ready,
+  running: queue.running,
+  waiting: queue.waiting,
+  oldest_ready_at: queue.oldestReadyAt,
+});
+
+const byName = z.strictObject({ name: text(128) });
+const limit = (schema: z.ZodType<number>) =>
+  schema.nullable().optional().describe('null takes the limit away');
+
+export const queueRoutes = [
+  route({
+    method: 'GET',
+    url: '/v1/queues',
+    action: 'queues.list',
+    summary: "Queues, with the counts of this tenant's jobs",
+    roles: readers,
+    response: z.object({ items: z.array(queueShape) }),
+    handle: async ({ services }) => ({ items: (await services.queues.list()).map(toJson) }),
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/queues/:name',
+    action: 'queues.show',
+    summary: 'One queue',
+    roles: readers,
+    params: byName,
+    response: queueShape,
+    handle: async ({ services, params }) => {
+      const queue = (await services.queues.list()).find(({ name }) => name === params.name);
+      if (!queue) throw new TallymanError('NOT_FOUND', `there is no queue "${params.name}"`);
+      return toJson(queue);
+    },
+  }),
+  // Queues are shared by all tenants: who stops one, stops it for everybody.
+  route({
+    method: 'POST',
+    url: '/v1/queues/:name/pause',
+    action: 'queues.pause',
+    summary: 'No worker claims from it any more; what runs, runs on',
+    roles: operators,
+    home: true,
+    params: byName,
+    status: 204,
+    response: z.null(),
+    handle: ({ services, params }) => services.sharedQueues.pause(params.name),
+  }),
+  route({
+    method: 'POST',
+    url: '/v1/queues/:name/resume',
+    action: 'queues.resume',
+    summary: 'Workers claim from it again',
+    roles: operators,
+    home: true,
+    params: byName,
+    status: 204,
+    response: z.null(),
+    handle: ({ services, params }) => services.sharedQueues.resume(params.name),
+  }),
+  route({
+    method: 'PATCH',
+    url: '/v1/queues/:name',
+    action: 'queues.configure',
+    summary: 'Limits over the whole fleet; the queue is made if there is none',
+    roles: operators,
+    home: true,
+    params: byName,
+    body: z.strictObject({
+      max_running: limit(z.int().min(1).max(2_147_483_647)),
+      rate_per_second: limit(z.number().positive().max(1e9)),
+      rate_burst: limit(z.number().min(1).max(1e9)),
+    }),
+    status: 204,
+    response: z.null(),
+    handle: ({ services, params, body }) =>
+      services.sharedQueues.configure(
+        params.name,
+        given({
+          maxRunning: body.max_running,
+          ratePerSecond: body.rate_per_second,
+          rateBurst: body.rate_burst,
+        }),
+      ),
+  }),
+];

@@ -1,0 +1,146 @@
+import { z } from 'zod';
+import { TallymanError } from '../../engine/errors.ts';
+import type { Priority } from '../../engine/jobs/kind.ts';
+import type { Schedule } from '../../engine/schedules/schedules.ts';
+import { operators, readers } from '../access/roles.ts';
+import { given, id, route, text } from '../http/route.ts';
+import type { Services } from '../services.ts';
+
+const scheduleShape = z.object({
+  name: z.string(),
+  cron: z.string(),
+  timezone: z.string(),
+  kind: z.string(),
+  payload: z.unknown(),
+  enabled: z.boolean(),
+  next_run_at: z.string(),
+  last_run_at: z.string().nullable(),
+  last_job_id: id.nullable(),
+});
+
+const toJson = (schedule: Schedule) => ({
+  name: schedule.name,
+  cron: schedule.cron,
+  timezone: schedule.timezone,
+  kind: schedule.kind,
+  payload: schedule.payload,
+  enabled: schedule.enabled,
+  next_run_at: schedule.nextRunAt,
+  last_run_at: schedule.lastRunAt ?? null,
+  last_job_id: schedule.lastJobId ?? null,
+});
+
+const byName = z.strictObject({ name: text(200) });
+
+async function scheduleOf(services: Services, name: string): Promise<Schedule> {
+  const found = (await services.schedules.list()).find((schedule) => schedule.name === name);
+  if (!found) throw new TallymanError('NOT_FOUND', `there is no schedule "${name}"`);
+  return found;
+}
+
+export const scheduleRoutes = [
+  route({
+    method: 'GET',
+    url: '/v1/schedules',
+    action: 'schedules.list',
+    summary: 'Schedules by name',
+    roles: readers,
+    response: z.object({ items: z.array(scheduleShape) }),
+    handle: async ({ services }) => ({ items: (await services.schedules.list()).map(toJson) }),
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/schedules/:name',
+    action: 'schedules.show',
+    summary: 'One schedule',
+    roles: readers,
+    params: byName,
+    response: scheduleShape,
+    handle: async ({ services, params }) => toJson(await scheduleOf(services, params.name)),
+  }),
+  route({
+    method: 'PUT',
+    url: '/v1/schedules/:name',
+    action: 'schedules.put',
+    summary: 'Make a schedule, or change it; a paused one stays paused',
+    roles: operators,
+    params: byName,
+    body: z.strictObject({
+      cron: text(256),
+      timezone: text(64).default('UTC'),
+      kind: text(128),
+      payload: z.unknown().default({}),
+      queue: text(128).optional(),
+      priority: z.int().min(0).max(3).optional(),
+      lane: text(256).optional(),
+      max_attempts: z.int().min(1).max(1000).optional(),
+    }),
+    response: scheduleShape,
+    handle: async ({ services, caller, params, body }) => {
+      const { cron, timezone, payload, queue, lane } = body;
+      const kind = services.ground.kinds.get(body.kind) ?? body.kind;
+      const options = given({
+        queue,
+        lane,
+        priority: body.priority as Priority | undefined,
+        maxAttempts: body.max_attempts,
+      });
+      const { tenantId } = caller;
+      return toJson(
+        await services.schedules.upsert({
+          name: params.name,
+          cron,
+          timezone,
+          kind,
+          payload,
+          tenantId,
+          ...options,
+        }),
+      );
+    },
+  }),
+  route({
+    method: 'POST',
+    url: '/v1/schedules/:name/pause',
+    action: 'schedules.pause',
+    summary: 'Enqueue nothing until it is resumed',
+    roles: operators,
+    params: byName,
+    status: 204,
+    response: z.null(),
+    handle: async ({ services, caller, params }) => {
+      await scheduleOf(services, params.name);
+      if (!(await services.schedules.pause(params.name, caller.tenantId)))
+        throw new TallymanError('BAD_STATE', `schedule "${params.name}" is paused already`);
+    },
+  }),
+  route({
+    method: 'POST',
+    url: '/v1/schedules/:name/resume',
+    action: 'schedules.resume',
+    summary: 'Go on with the next time from now',
+    roles: operators,
+    params: byName,
+    status: 204,
+    response: z.null(),
+    handle: async ({ services, caller, params }) => {
+      await scheduleOf(services, params.name);
+      if (!(await services.schedules.resume(params.name, caller.tenantId)))
+        throw new TallymanError('BAD_STATE', `schedule "${params.name}" is not paused`);
+    },
+  }),
+  route({
+    method: 'DELETE',
+    url: '/v1/schedules/:name',
+    action: 'schedules.remove',
+    summary: 'Remove it; jobs it has enqueued stay',
+    roles: operators,
+    params: byName,
+    status: 204,
+    response: z.null(),
+    handle: async ({ services, caller, params }) => {
+      if (!(await services.schedules.remove(params.name, caller.tenantId)))
+        throw new TallymanError('NOT_FOUND', `there is no schedule "${params.name}"`);
+    },
+  }),
+];

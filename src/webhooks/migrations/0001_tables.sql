@@ -1,0 +1,101 @@
+-- The tables of webhooks.
+--
+--   endpoints            who wants to be told of what, and how it has fared lately (the breaker)
+--   endpoint_secrets     what its deliveries are signed with; two of them for a time after a rotation
+--   events               what happened: the outbox
+--   dispatches           one row for each event and endpoint it is sent to; its id is the delivery id
+--   webhook_deliveries   one row an attempt
+
+create schema tallyman_webhooks;
+
+create table tallyman_webhooks.endpoints (
+  id bigint generated always as identity primary key,
+  tenant_id text not null,
+  url text not null,
+  description text not null default '',
+  -- '*' is everything, 'job.*' everything that begins with "job.".
+  event_types text[] not null check (cardinality(event_types) > 0),
+  -- A lane for each aggregate: its events arrive one after another, in the order of their commits.
+  ordered boolean not null default false,
+  timeout_ms integer not null default 30000 check (timeout_ms between 100 and 300000),
+  max_attempts smallint not null default 5 check (max_attempts between 1 and 100),
+  -- Seconds to wait after attempt 1, 2, …; the last one repeats. Null: 2, 4, 8, … seconds.
+  retry_delays integer[],
+  disabled_at timestamptz,
+  disabled_reason text,
+  created_at timestamptz not null default now(),
+  -- The breaker, here so that a fleet shares it. failures: in a row. opened: times in a row it opened without a success.
+  failures integer not null default 0,
+  opened integer not null default 0,
+  open_until timestamptz,
+  -- Set while one delivery goes through to see whether the receiver is back; it ends by itself if its process dies.
+  probing_until timestamptz
+) with (fillfactor = 50);
+create index endpoints_of_tenant on tallyman_webhooks.endpoints (tenant_id, id);
+
+create table tallyman_webhooks.endpoint_secrets (
+  id bigint generated always as identity primary key,
+  endpoint_id bigint not null references tallyman_webhooks.endpoints (id) on delete cascade,
+  tenant_id text not null,
+  sealed text not null,
+  created_at timestamptz not null default now(),
+  -- Set by a rotation: until then deliveries are signed with this one, too.
+  expires_at timestamptz
+);
+create index endpoint_secrets_of_endpoint on tallyman_webhooks.endpoint_secrets (endpoint_id, id);
+
+create table tallyman_webhooks.events (
+  tenant_id text not null,
+  -- Sent as webhook-id, and a part of what is signed: no dot, since dots separate the parts.
+  id text not null check (id ~ '^[A-Za-z0-9_:-]{1,128}$'),
+  event_type text not null check (octet_length(event_type) between 1 and 128),
+  aggregate_type text not null check (octet_length(aggregate_type) between 1 and 128),
+  aggregate_id text not null check (octet_length(aggregate_id) between 1 and 512),
+  occurred_at timestamptz not null,
+  -- json, not jsonb: receivers get the payload as it was written, numbers of any size included.
+  payload json not null,
+  created_at timestamptz not null default now(),
+  primary key (tenant_id, id)
+);
+create index events_by_time on tallyman_webhooks.events (tenant_id, created_at);
+
+create table tallyman_webhooks.dispatches (
+  id uuid primary key default gen_random_uuid(),
+  tenant_id text not null,
+  event_id text not null,
+  endpoint_id bigint not null references tallyman_webhooks.endpoints (id) on delete cascade,
+  job_id bigint not null,
+  -- Sent once more because a person asked for it.
+  manual boolean not null default false,
+  created_at timestamptz not null default now(),
+  succeeded_at timestamptz,
+  foreign key (tenant_id, event_id) references tallyman_webhooks.events (tenant_id, id) on delete cascade
+);
+create index dispatches_of_event on tallyman_webhooks.dispatches (tenant_id, event_id, endpoint_id);
+create index dispatches_of_endpoint on tallyman_webhooks.dispatches (endpoint_id);
+
+create table tallyman_webhooks.webhook_deliveries (
+  id bigint generated always as identity primary key,
+  tenant_id text not null,
+  delivery_id uuid not null references tallyman_webhooks.dispatches (id) on delete cascade,
+  event_id text not null,
+  endpoint_id bigint not null,
+  attempt integer not null,
+  status text not null check (status in ('SUCCEEDED', 'FAILED')),
+  http_status smallint,
+  response_headers jsonb,
+  -- The first 64 KiB.
+  response_body text,
+  error_code text,
+  error text,
+  duration_ms integer not null,
+  attempted_at timestamptz not null
+);
+create index webhook_deliveries_of_delivery on tallyman_webhooks.webhook_deliveries (delivery_id, id);
+create index webhook_deliveries_of_endpoint on tallyman_webhooks.webhook_deliveries (endpoint_id, id);
+
+select tallyman.isolate('tallyman_webhooks.endpoints');
+select tallyman.isolate('tallyman_webhooks.endpoint_secrets');
+select tallyman.isolate('tallyman_webhooks.events');
+select tallyman.isolate('tallyman_webhooks.dispatches');
+select tallyman.isolate('tallyman_webhooks.webhook_deliveries');

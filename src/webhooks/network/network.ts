@@ -1,0 +1,37 @@
+import { lookup } from 'node:dns/promises';
+import type { Socket } from 'node:net';
+import { buildConnector } from 'undici';
+
+export interface Target {
+  /** The address itself: nothing is looked up any more. */
+  readonly address: string;
+  readonly port: number;
+  /** Given for TLS: the name that the certificate must be for. Null where the URL has an address for a name. */
+  readonly tls?: { readonly servername: string | null };
+}
+
+/** The way out. A test gives one that writes down where it would have gone. */
+export interface Network {
+  resolve(name: string): Promise<readonly string[]>;
+  connect(target: Target): Promise<Socket>;
+}
+
+const connectTimeoutMs = 10_000;
+
+export function realNetwork(): Network {
+  const connector = buildConnector({ timeout: connectTimeoutMs, allowH2: false });
+  return {
+    resolve: async (name) => (await lookup(name, { all: true })).map(({ address }) => address),
+    connect: ({ address, port, tls }) =>
+      new Promise((resolve, reject) => {
+        const options = {
+          hostname: address,
+          host: address,
+          port: String(port),
+          protocol: tls ? 'https:' : 'http:',
+          ...(tls?.servername && { servername: tls.servername }),
+        };
+        connector(options, (error, socket) => (error ? reject(error) : resolve(socket as Socket)));
+      }),
+  };
+}

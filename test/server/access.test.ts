@@ -1,0 +1,126 @@
+import { expect, test } from 'vitest';
+import { RateLimit } from '../../src/server/access/rate-limit.ts';
+import { until } from '../support/engine.ts';
+import { furnish, registerKind, server } from './support.ts';
+
+test('without keys it trusts this machine alone; the first key closes the door', async () => {
+  const { ask, as } = await server();
+  expect((await ask('GET', '/v1/jobs')).status).toBe(200);
+  // fetch does not let anybody choose the host; a page on another site shows itself by its origin.
+  expect((await ask('GET', '/v1/jobs', undefined, { origin: 'http://evil.example' })).status).toBe(403);
+  const made = await ask('POST', '/v1/keys', { name: 'first', role: 'admin' });
+  expect(made.body.key).toMatch(/^tlm_[a-z0-9]{12}_[\w-]{43}$/);
+  expect(await ask('GET', '/v1/jobs')).toMatchObject({
+    status: 401,
+    body: { error: { code: 'UNAUTHENTICATED' } },
+  });
+  const ops = await as('operator');
+  expect((await ops('GET', '/v1/jobs')).status).toBe(200);
+});
+
+test('it does not listen beyond loopback without a key', async () => {
+  await expect(server({ config: { 'server.host': '0.0.0.0' } })).rejects.toMatchObject({ code: 'NO_KEYS' });
+});
+
+test('a key is shown once and kept as a hash; revoked, expired and forged ones open nothing', async () => {
+  const test = await server();
+  const { keys, ask } = test;
+  const { key, apiKey } = await keys.create({ tenantId: 'default', name: 'k', role: 'auditor' });
+  const [row] = await test.rows<{ hash: Buffer }>('select * from tallyman_server.api_keys where id = $1', [
+    apiKey.id,
+  ]);
+  expect(JSON.stringify(row)).not.toContain(key.split('_')[2]);
+  expect(row?.hash).toHaveLength(32);
+  const status = async (bearer: string) =>
+    (await ask('GET', '/v1/jobs', undefined, { authorization: `Bearer ${bearer}` })).status;
+  expect(await status(key)).toBe(200);
+  const last = key.at(-1) === 'A' ? 'B' : 'A';
+  expect(await status(key.slice(0, -1) + last)).toBe(401);
+  expect(await status(`tlm_${'a'.repeat(12)}_${'b'.repeat(43)}`)).toBe(401);
+  expect(await status("' or 1=1 --")).toBe(401);
+  await keys.revoke(apiKey.id);
+  expect(await status(key)).toBe(401);
+  const past = await keys.create({ tenantId: 'default', name: 'k', role: 'auditor', expiresAt: new Date(0) });
+  expect(await status(past.key)).toBe(401);
+});
+
+test('what each role may do', async () => {
+  const test = await server();
+  const admin = await test.as('admin');
+  const ids = await furnish(test, admin);
+  const may: Record<string, number[]> = {};
+  for (const role of ['admin', 'operator', 'auditor', 'producer'] as const) {
+    const ask = await test.as(role);
+    may[role] = [
+      (await ask('GET', `/v1/jobs/${ids.job}`)).status,
+      (await ask('POST', '/v1/jobs', { kind: 'noop' })).status,
+      (await ask('GET', '/v1/dead-letters')).status,
+      (await ask('POST', `/v1/schedules/${ids.schedule}/resume`)).status,
+      (await ask('GET', '/v1/audit')).status,
+      (await ask('GET', '/v1/keys')).status,
+    ];
+  }
+  expect(may).toEqual({
+    admin: [200, 201, 200, 409, 200, 200],
+    operator: [200, 201, 200, 409, 403, 403],
+    auditor: [200, 403, 200, 403, 200, 403],
+    producer: [200, 201, 403, 403, 403, 403],
+  });
+});
+
+test('every write and every refusal is in the audit, and a write that failed says so', async () => {
+  const test = await server();
+  const admin = await test.as('admin');
+  const producer = await test.as('producer');
+  await registerKind(test, 'noop');
+  const { id } = (await producer('POST', '/v1/jobs', { kind: 'noop' })).body;
+  await admin('POST', `/v1/jobs/${id}/cancel`, undefined, { 'x-correlation-id': 'why' });
+  await admin('POST', `/v1/jobs/${id}/cancel`);
+  await producer('GET', '/v1/keys');
+  await test.ask('GET', '/v1/jobs');
+  await admin('GET', '/v1/jobs');
+  const lines = async () =>
+    ((await admin('GET', '/v1/audit')).body.items as Record<string, string>[])
+      .map(({ action, outcome, status, resource }) => [action, outcome, status, resource])
+      .reverse();
+  await until('they are written', async () => (await lines()).length >= 5);
+  // Refusals are written beside the request, so their place among the others is not certain.
+  expect((await lines()).sort()).toEqual(
+    [
+      ['jobs.enqueue', 'done', 201, null],
+      ['jobs.cancel', 'done', 204, id],
+      ['jobs.cancel', 'failed', 409, id],
+      ['keys.list', 'refused', 403, null],
+      ['jobs.list', 'refused', 401, null],
+    ].sort(),
+  );
+  const [cancelled] = (await admin('GET', '/v1/audit?action=jobs.cancel&outcome=done')).body.items;
+  expect(cancelled).toMatchObject({
+    correlation_id: 'why',
+    actor: expect.stringMatching(/^key:/),
+    address: '127.0.0.1',
+  });
+});
+
+test('a key that asks too often is told when to come back; others are not held up', async () => {
+  const test = await server({ config: { 'server.ratePerSecond': 1, 'server.rateBurst': 5 } });
+  const [busy, calm] = [await test.as('auditor'), await test.as('auditor')];
+  const statuses = await Promise.all(
+    Array.from({ length: 12 }, async () => (await busy('GET', '/v1/jobs')).status),
+  );
+  expect(statuses.filter((status) => status === 429).length).toBeGreaterThanOrEqual(5);
+  const refused = await busy('GET', '/v1/jobs');
+  expect(refused).toMatchObject({ status: 429, body: { error: { code: 'RATE_LIMITED' } } });
+  expect(Number(refused.headers.get('retry-after'))).toBeGreaterThanOrEqual(1);
+  expect((await calm('GET', '/v1/jobs')).status).toBe(200);
+});
+
+test('a bucket refills by the clock and is bounded in number', () => {
+  let now = 0;
+  const limit = new RateLimit(2, 4, () => now);
+  expect(Array.from({ length: 6 }, () => limit.take('a'))).toEqual([0, 0, 0, 0, 1, 1]);
+  now += 1000;
+  expect(Array.from({ length: 3 }, () => limit.take('a'))).toEqual([0, 0, 1]);
+  for (let i = 0; i < 30_000; i += 1) limit.take(`stranger ${i}`);
+  expect(limit.size).toBeLessThanOrEqual(10_000);
+});

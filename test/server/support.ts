@@ -1,0 +1,157 @@
+import { randomBytes } from 'node:crypto';
+import { onTestFinished } from 'vitest';
+import type { Config } from '../../src/config/keys.ts';
+import { loadConfig } from '../../src/config/load.ts';
+import type { AnyKind } from '../../src/engine/jobs/kind.ts';
+import { silentLogger } from '../../src/engine/logger.ts';
+import type { Tallyman } from '../../src/engine/tallyman.ts';
+import { Metrics } from '../../src/observability/metrics.ts';
+import { openRuntime } from '../../src/runtime/open.ts';
+import { SecretBox } from '../../src/secrets/box.ts';
+import { ApiKeys } from '../../src/server/access/keys.ts';
+import type { Role } from '../../src/server/access/roles.ts';
+import { Tenants } from '../../src/server/access/tenants.ts';
+import { type RunningServer, startServer } from '../../src/server/server.ts';
+import { emptyDatabase } from '../support/postgres.ts';
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  // biome-ignore lint/suspicious/noExplicitAny: whatever the server said
+  readonly body: any;
+}
+
+export type Ask = (
+  method: string,
+  path: string,
+  body?: unknown,
+  headers?: Record<string, string>,
+) => Promise<Answer>;
+
+export interface TestServer {
+  readonly url: string;
+  readonly databaseUrl: string;
+  readonly server: RunningServer;
+  readonly tallyman: Tallyman;
+  readonly box: SecretBox;
+  readonly keys: ApiKeys;
+  /** Without a key. */
+  readonly ask: Ask;
+  /** With a new key of this role; the tenant is made where there is none. */
+  as(role: Role, tenantId?: string): Promise<Ask>;
+  rows<R>(sql: string, values?: unknown[]): Promise<R[]>;
+}
+
+/** A database, a server on it, and an end to both when the test ends. */
+export async function server(
+  options: { config?: Partial<Config>; kinds?: readonly AnyKind[] } = {},
+): Promise<TestServer> {
+  const { url: databaseUrl, drop } = await emptyDatabase();
+  const master = randomBytes(32);
+  const config: Config = {
+    ...loadConfig({ env: { DATABASE_URL: databaseUrl, TALLYMAN_SECRET_KEY: master.toString('base64') } }),
+    'server.port': 0,
+    'server.ratePerSecond': 100_000,
+    'server.rateBurst': 100_000,
+    'webhooks.allowPrivateAddresses': true,
+    'webhooks.requireHttps': false,
+    ...options.config,
+  };
+  const runtime = await openRuntime(config, { logger: silentLogger, migrate: true });
+  const { tallyman } = runtime;
+  const box = new SecretBox(master);
+  const running = await startServer({
+    config,
+    runtime,
+    metrics: new Metrics(tallyman),
+    box,
+    kinds: options.kinds ?? [],
+    version: '0.0.0',
+    logger: silentLogger,
+  });
+  onTestFinished(async () => {
+    await running.stop();
+    await runtime.close();
+    await drop();
+  });
+  const keys = new ApiKeys(tallyman.database, box);
+  const asking =
+    (authorization?: string): Ask =>
+    async (method, path, body, headers = {}) => {
+      const response = await fetch(`${running.url}${path}`, {
+        method,
+        headers: {
+          ...(authorization && { authorization }),
+          ...(body !== undefined && { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+      });
+      const text = await response.text();
+      const isJson = response.headers.get('content-type')?.includes('json');
+      return { status: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : text };
+    };
+  return {
+    url: running.url,
+    databaseUrl,
+    server: running,
+    tallyman,
+    box,
+    keys,
+    ask: asking(),
+    as: async (role, tenantId = 'default') => {
+      const tenants = new Tenants(tallyman.database);
+      if (!(await tenants.list()).some(({ id }) => id === tenantId)) await tenants.create(tenantId);
+      const { key } = await keys.create({ tenantId, name: role, role });
+      return asking(`Bearer ${key}`);
+    },
+    rows: async <R>(sql: string, values?: unknown[]) =>
+      (await tallyman.database.query(sql, values)).rows as R[],
+  };
+}
+
+/** Kinds that SQL and the API can enqueue by name, as workers register them. */
+export async function registerKind({ rows }: Pick<TestServer, 'rows'>, name: string): Promise<void> {
+  await rows('select tallyman.register_kind($1)', [name]);
+}
+
+/** Makes a dead letter of a job, as its last failed attempt would. */
+export async function bury({ rows }: Pick<TestServer, 'rows'>, id: string): Promise<void> {
+  await rows('update tallyman.jobs set max_attempts = 1 where id = $1', [id]);
+  await rows(
+    `select tallyman.attempt_failed(json_build_array(json_build_object('id', j.id, 'pos', j.pos, 'delay_ms', 0,
+       'error', json_build_object('code', 'X', 'message', 'it died'))), 'w', 0) from tallyman.jobs j where j.id = $1`,
+    [id],
+  );
+}
+
+/** One of everything in this tenant: what another tenant must not see. */
+export async function furnish(test: TestServer, ask: Ask): Promise<Record<string, string>> {
+  await registerKind(test, 'noop');
+  const made = async (answer: Promise<Answer>): Promise<Answer['body']> => {
+    const { status, body } = await answer;
+    if (status >= 300) throw new Error(JSON.stringify(body));
+    return body;
+  };
+  const job = await made(
+    ask('POST', '/v1/jobs', { kind: 'noop', lane: 'l', payload: { secret: 'of this tenant' } }),
+  );
+  const dead = await made(ask('POST', '/v1/jobs', { kind: 'noop', payload: { secret: 'dead' } }));
+  await bury(test, dead.id);
+  const [lane] = await test.rows<{ id: string }>('select lane as id from tallyman.jobs where id = $1', [
+    job.id,
+  ]);
+  const webhook = await made(ask('POST', '/v1/webhooks', { url: 'http://127.0.0.1:9/hook' }));
+  const ping = await made(ask('POST', `/v1/webhooks/${webhook.id}/ping`));
+  await made(ask('PUT', '/v1/schedules/nightly', { cron: '0 3 * * *', kind: 'noop' }));
+  const key = await made(ask('POST', '/v1/keys', { name: 'k', role: 'auditor' }));
+  return {
+    job: job.id,
+    dead: dead.id,
+    lane: lane?.id ?? '',
+    webhook: webhook.id,
+    delivery: ping.delivery_id,
+    schedule: 'nightly',
+    key: key.id,
+  };
+}

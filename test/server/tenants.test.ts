@@ -1,0 +1,143 @@
+import { describe, expect, test } from 'vitest';
+import { asTenant } from '../../src/server/access/scope.ts';
+import { furnish, server } from './support.ts';
+
+describe('a tenant sees and touches what is its own', () => {
+  test('every table with a tenant is under row-level security', async () => {
+    const { rows } = await server();
+    const open = await rows(
+      `select c.oid::regclass::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
+         join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
+        where n.nspname like 'tallyman%' and c.relkind in ('r', 'p') and not c.relispartition and not c.relrowsecurity`,
+    );
+    expect(open).toEqual([]);
+  });
+
+  test("under the server's role a query without a filter sees one tenant only", async () => {
+    const test = await server();
+    const { rows } = test;
+    const a = await test.as('admin', 'a');
+    const b = await test.as('admin', 'b');
+    await furnish(test, a);
+    await furnish(test, b);
+    const tables = await rows<{ name: string }>('select name from tallyman.isolated_tables order by name');
+    expect(tables.length).toBeGreaterThanOrEqual(10);
+    const empty: string[] = [];
+    for (const { name } of tables) {
+      const all = await rows<{ tenant_id: string }>(`select tenant_id from ${name}`);
+      const seen = await asTenant(test.tallyman.database, 'a', (scope) =>
+        scope.query<{ tenant_id: string }>(`select tenant_id from ${name}`),
+      );
+      expect({ name, tenants: [...new Set(seen.rows.map((row) => row.tenant_id))] }).toEqual({
+        name,
+        tenants: seen.rows.length > 0 ? ['a'] : [],
+      });
+      expect(seen.rows.length).toBe(all.filter((row) => row.tenant_id === 'a').length);
+      if (seen.rows.length === 0) empty.push(name);
+    }
+    // Those that nothing was written to in this test prove nothing.
+    expect(empty).toEqual([
+      'tallyman.dedupe_keys',
+      'tallyman.history',
+      'tallyman_server.idempotency_keys',
+      'tallyman_webhooks.webhook_deliveries',
+    ]);
+    const views = await asTenant(test.tallyman.database, 'a', (scope) =>
+      scope.query<{ tenant_id: string }>('select distinct tenant_id from tallyman.live_jobs'),
+    );
+    expect(views.rows).toEqual([{ tenant_id: 'a' }]);
+  });
+
+  test("nor can it write another tenant's rows, or move its own there", async () => {
+    const test = await server();
+    const b = await test.as('admin', 'b');
+    const made = await furnish(test, b);
+    const inA = (sql: string, values: unknown[] = []) =>
+      asTenant(test.tallyman.database, 'a', (scope) => scope.query(sql, values));
+    expect((await inA('update tallyman.jobs set kind = $1', ['stolen'])).rowCount).toBe(0);
+    expect((await inA('delete from tallyman.dead_letters')).rowCount).toBe(0);
+    await expect(
+      inA(`insert into tallyman.dedupe_keys (tenant_id, kind, key, job_id) values ('b', 'k', 'x', 1)`),
+    ).rejects.toThrow(/row-level security/);
+    await expect(inA(`select tallyman.enqueue('noop', tenant_id => 'b')`)).rejects.toThrow(
+      /row-level security/,
+    );
+    await expect(inA('select * from tallyman_server.tenants')).rejects.toThrow(/permission denied/);
+    expect((await b('GET', `/v1/jobs/${made.job}`)).body.kind).toBe('noop');
+  });
+
+  test('a key of tenant A against every route and id of tenant B: 404 everywhere', async () => {
+    const test = await server();
+    const a = await test.as('admin', 'a');
+    const b = await test.as('admin', 'b');
+    const ids = await furnish(test, b);
+    const before = await everything(test);
+    const { paths } = (await test.ask('GET', '/v1/openapi.json')).body as {
+      paths: Record<string, Record<string, { operationId?: string }>>;
+    };
+    const idOf: Record<string, string | undefined> = {
+      jobs: ids.job,
+      'dead-letters': ids.dead,
+      lanes: ids.lane,
+      webhooks: ids.webhook,
+      deliveries: ids.delivery,
+      schedules: ids.schedule,
+      keys: ids.key,
+    };
+    const bodies: Record<string, unknown> = {
+      'webhooks.redeliver_range': { from: '2020-01-01T00:00:00Z' },
+      'webhooks.change': { description: 'mine' },
+    };
+    const asked: string[] = [];
+    for (const [path, methods] of Object.entries(paths))
+      for (const [method, { operationId = '' }] of Object.entries(methods)) {
+        const noun = path.split('/')[2] ?? '';
+        if (!path.includes('{') || noun === 'queues' || operationId === 'schedules.put') continue;
+        const url = path.replace(/\{\w+\}/, idOf[noun] ?? `no id for ${noun}`);
+        const answer = await a(method.toUpperCase(), url, bodies[operationId]);
+        expect({ operationId, status: answer.status, code: answer.body?.error?.code }).toEqual({
+          operationId,
+          status: 404,
+          code: 'NOT_FOUND',
+        });
+        expect(JSON.stringify(answer.body)).not.toContain('secret');
+        asked.push(operationId);
+      }
+    expect(asked.length).toBeGreaterThanOrEqual(20);
+    expect(await everything(test)).toEqual(before);
+    // A schedule of the same name is another schedule.
+    expect((await a('PUT', '/v1/schedules/nightly', { cron: '0 4 * * *', kind: 'noop' })).status).toBe(200);
+    expect((await b('GET', '/v1/schedules/nightly')).body.cron).toBe('0 3 * * *');
+  });
+
+  test('lists show no other tenant, and what all share is for keys of the home tenant', async () => {
+    const test = await server();
+    const a = await test.as('admin', 'a');
+    const b = await test.as('admin', 'b');
+    await furnish(test, b);
+    for (const path of ['/v1/jobs', '/v1/dead-letters', '/v1/lanes', '/v1/webhooks', '/v1/schedules'])
+      expect({ path, items: (await a('GET', path)).body.items }).toEqual({ path, items: [] });
+    const queues = (await a('GET', '/v1/queues')).body.items;
+    expect(queues.every((queue: { ready: number }) => queue.ready === 0)).toBe(true);
+    expect(
+      (await b('GET', '/v1/queues')).body.items.some((queue: { ready: number }) => queue.ready > 0),
+    ).toBe(true);
+    for (const [method, path] of [
+      ['POST', '/v1/queues/default/pause'],
+      ['GET', '/v1/tenants'],
+      ['GET', '/metrics'],
+    ] as const)
+      expect({ path, status: (await a(method, path)).status }).toEqual({ path, status: 403 });
+    const home = await test.as('admin');
+    expect((await home('POST', '/v1/queues/default/pause')).status).toBe(204);
+  });
+});
+
+const everything = async ({ rows }: { rows<R>(sql: string): Promise<R[]> }) => ({
+  jobs: await rows('select * from tallyman.jobs order by id'),
+  letters: await rows('select * from tallyman.dead_letters order by id'),
+  lanes: await rows('select * from tallyman.lanes order by id'),
+  endpoints: await rows('select * from tallyman_webhooks.endpoints order by id'),
+  schedules: await rows('select * from tallyman.schedules order by name'),
+  keys: await rows('select id, revoked_at from tallyman_server.api_keys order by id'),
+});
