@@ -13,6 +13,7 @@ import { addSchedules } from './schedules.ts';
 import { addServe } from './serve.ts';
 import { addTenants } from './tenants.ts';
 import { version } from './version.ts';
+import { addWebhooks } from './webhooks.ts';
 import { addWorker } from './worker.ts';
 
 /** Answers the exit code; never throws. */
@@ -52,6 +53,7 @@ export function buildProgram(): Command {
   addLanes(program);
   addQueues(program);
   addSchedules(program);
+  addWebhooks(program);
   addServe(program);
   addWorker(program);
   addTenants(program);

@@ -1,7 +1,7 @@
 import type { Database, Queryable } from '../engine/database/database.ts';
 
 /*
- * How much lies in the queues, at a price that does not grow with it.
+ * How much lies in the queues, at a price that is bounded but for what workers hold, which is looked up one by one.
  *
  * Counting a million jobs takes a second and reads the whole table. So every count stops at `countLimit`: up to there
  * it is exact, read off the index that serves the workers. Where a count was cut short, it is estimated from a random

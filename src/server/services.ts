@@ -24,7 +24,10 @@ export interface Ground {
   readonly addresses: AddressPolicyOptions;
 }
 
-/** The engine's nouns, inside one tenant's transaction. */
+/**
+ * The engine's nouns, inside the transaction of one request. Whoever took another connection from the pool in there could
+ * wait for ever: for one that somebody holds who waits for the same.
+ */
 export class Services {
   readonly ground: Ground;
   readonly #scope: TenantScope;
@@ -50,11 +53,6 @@ export class Services {
     return new Queues(this.#scope);
   }
 
-  /** Beyond the tenant: only for routes that are for the home tenant. */
-  get sharedQueues(): Queues {
-    return this.ground.tallyman.queues;
-  }
-
   get schedules(): Schedules {
     return new Schedules(this.#scope, { maxPayloadBytes: this.ground.maxPayloadBytes });
   }
@@ -67,8 +65,8 @@ export class Services {
     return new ApiKeys(this.#scope, this.ground.box);
   }
 
-  /** Beyond the tenant: only for routes that are for the home tenant. */
+  /** Only a route for the home tenant may look at these. */
   get tenants(): Tenants {
-    return new Tenants(this.ground.tallyman.database);
+    return new Tenants(this.#scope);
   }
 }

@@ -64,17 +64,15 @@ const columns = `e.id, e.tenant_id as "tenantId", e.url, e.description, e.event_
 /** Who wants to be told. */
 export class Endpoints {
   readonly #store: Store;
-  readonly #box: SecretBox;
   readonly #policy: AddressPolicy;
 
-  constructor(store: Store, box: SecretBox, policy: AddressPolicy) {
+  constructor(store: Store, policy: AddressPolicy) {
     this.#store = store;
-    this.#box = box;
     this.#policy = policy;
   }
 
   /** Answers the endpoint and its secret, which is not shown again. */
-  async add(given: NewEndpoint): Promise<{ endpoint: Endpoint; secret: string }> {
+  async add(given: NewEndpoint, box: SecretBox): Promise<{ endpoint: Endpoint; secret: string }> {
     const { tenantId = 'default' } = given;
     requireText(tenantId, 'tenantId', 128);
     const values = this.#checked(given);
@@ -86,7 +84,7 @@ export class Endpoints {
         [tenantId, ...values],
       );
       const id = added.rows[0]?.id ?? '';
-      const secret = await addSecret(tx, this.#box, { id, tenantId });
+      const secret = await addSecret(tx, box, { id, tenantId });
       const { rows } = await tx.query<Endpoint>(
         `select ${columns} from tallyman_webhooks.endpoints e where e.id = $1`,
         [id],

@@ -1,6 +1,6 @@
 import type { Queryable } from '../engine/database/database.ts';
-import type { Page } from '../engine/jobs/jobs.ts';
-import { requireId } from '../engine/jobs/jobs.ts';
+import { TallymanError } from '../engine/errors.ts';
+import { type Page, requireId } from '../engine/jobs/jobs.ts';
 import { requireWhole } from '../engine/jobs/kind.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import {
@@ -18,7 +18,8 @@ import { type RotateOptions, rotateSecret } from './secrets.ts';
 import type { Store } from './store.ts';
 
 export interface WebhooksOptions {
-  readonly box: SecretBox;
+  /** What secrets are sealed with. Without it no endpoint can be added and no secret rotated. */
+  readonly box?: SecretBox;
   /** Checked when an endpoint is set up, beside at every connect. */
   readonly policy?: AddressPolicyOptions;
 }
@@ -41,18 +42,18 @@ type PageRequest = { readonly limit?: number; readonly cursor?: string };
  */
 export class Webhooks {
   readonly #store: Store;
-  readonly #box: SecretBox;
+  readonly #box: SecretBox | undefined;
   readonly #endpoints: Endpoints;
 
-  constructor(store: Store, { box, policy }: WebhooksOptions) {
+  constructor(store: Store, { box, policy }: WebhooksOptions = {}) {
     this.#store = store;
     this.#box = box;
-    this.#endpoints = new Endpoints(store, box, new AddressPolicy(policy));
+    this.#endpoints = new Endpoints(store, new AddressPolicy(policy));
   }
 
   /** Answers the endpoint and its secret, which is not shown again. */
-  add(endpoint: NewEndpoint): Promise<{ endpoint: Endpoint; secret: string }> {
-    return this.#endpoints.add(endpoint);
+  async add(endpoint: NewEndpoint): Promise<{ endpoint: Endpoint; secret: string }> {
+    return this.#endpoints.add(endpoint, this.#requireBox());
   }
 
   get(id: string): Promise<Endpoint | undefined> {
@@ -82,7 +83,7 @@ export class Webhooks {
   /** Answers the new secret, which is not shown again. The old one signs as well for a time. */
   async rotate(id: string, options: RotateOptions = {}): Promise<string> {
     requireId(id);
-    return rotateSecret(this.#store, this.#box, id, options);
+    return rotateSecret(this.#store, this.#requireBox(), id, options);
   }
 
   /** Writes an event and a delivery job for each subscribed endpoint; with `tx` in that transaction. */
@@ -123,6 +124,12 @@ export class Webhooks {
       bite = rows[0]?.n ?? 0;
       if (bite < purgeBite) return gone + bite;
     }
+  }
+
+  #requireBox(): SecretBox {
+    if (!this.#box)
+      throw new TallymanError('BAD_OPTION', 'this Webhooks was made without a box to seal secrets with');
+    return this.#box;
   }
 }
 

@@ -19,8 +19,8 @@ export interface Ended {
 export interface Started {
   readonly child: ChildProcess;
   readonly ended: Promise<Ended>;
-  /** Resolves once stdout and stderr together contain the text. */
-  said(text: string | RegExp): Promise<void>;
+  /** Resolves once stdout and stderr together contain the text, with its first group if it has one. */
+  said(text: string | RegExp): Promise<string>;
 }
 
 export interface StartOptions {
@@ -67,7 +67,8 @@ export function start(script: string, args: readonly string[], options: StartOpt
       new Promise((done, fail) => {
         heard = () => {
           const all = stdout + stderr;
-          if (typeof text === 'string' ? all.includes(text) : text.test(all)) done();
+          const found = typeof text === 'string' ? (all.includes(text) ? [text] : null) : text.exec(all);
+          if (found) done(found[1] ?? found[0] ?? '');
         };
         heard();
         void ended.then(() => fail(new Error(`it ended without saying ${text}:\n${stdout}\n${stderr}`)));

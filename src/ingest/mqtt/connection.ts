@@ -11,21 +11,18 @@ import type { Socket } from 'node:net';
 import { generate, type IConnackPacket, type IPublishPacket, type Packet, parser } from 'mqtt-packet';
 import { messageOf, TallymanError } from '../../engine/errors.ts';
 import { brokerOf, dial } from './dial.ts';
-import type { Delivery, MessageProperties, Qos } from './message.ts';
+import type { Delivery, Qos } from './message.ts';
 import type { MqttSettings } from './options.ts';
+import {
+  type Acknowledgement,
+  acknowledgementBytes,
+  connectPacket,
+  deliveryOf,
+  type ProtocolVersion,
+  type Welcome,
+  welcomeOf,
+} from './packets.ts';
 import { fromReturnCode, reasonText, socketText, unsupportedVersion } from './reasons.ts';
-
-export type ProtocolVersion = 4 | 5;
-
-/** What the broker said to our CONNECT. */
-export interface Welcome {
-  readonly sessionPresent: boolean;
-  readonly sessionExpirySeconds: number | undefined;
-  readonly keepAliveSeconds: number;
-  readonly sharedSubscriptions: boolean;
-  readonly maximumQos: Qos;
-  readonly maximumPacketSize: number | undefined;
-}
 
 export interface ConnectionOptions {
   readonly version: ProtocolVersion;
@@ -34,9 +31,6 @@ export interface ConnectionOptions {
   readonly signal?: AbortSignal;
 }
 
-const pubackByte = 0x40;
-const pubrecByte = 0x50;
-const pubcompByte = 0x70;
 /** How long a broker may take to hang up after our DISCONNECT. */
 const goodbyeMs = 1_000;
 
@@ -81,7 +75,9 @@ export class Connection {
     this.#parser.on('error', (error: Error) =>
       this.#fail('MQTT_CLOSED', `malformed packet: ${error.message}`, 0x81),
     );
-    socket.once(settings.tls ? 'secureConnect' : 'connect', () => this.#sayHello());
+    socket.once(settings.tls ? 'secureConnect' : 'connect', () =>
+      this.#write(connectPacket(settings, this.version)),
+    );
     socket.on('data', (chunk: Buffer) => this.#read(chunk));
     socket.on('error', (error) => this.#fail('MQTT_UNREACHABLE', socketText(error)));
     socket.on('close', () => this.#fail('MQTT_CLOSED', this.#closedText()));
@@ -117,11 +113,11 @@ export class Connection {
   /** Says that these are durable, in the order given, which must be the order they came in. */
   acknowledge(deliveries: readonly Delivery[]): void {
     if (this.#over) return;
-    this.#writeAcknowledgements(
-      deliveries
-        .filter(({ message }) => message.qos > 0)
-        .map(({ message, packetId }) => [message.qos === 1 ? pubackByte : pubrecByte, packetId]),
-    );
+    const due = deliveries.filter(({ message }) => message.qos > 0);
+    const acknowledgements = due.map(({ message, packetId }): Acknowledgement => {
+      return { type: message.qos === 1 ? 'puback' : 'pubrec', packetId };
+    });
+    if (due.length > 0) this.#socket.write(acknowledgementBytes(acknowledgements));
   }
 
   /** Stops and starts reading: what is not read stays in the network's and then the broker's memory. */
@@ -156,34 +152,6 @@ export class Connection {
     this.#fail('MQTT_CLOSED', reason);
   }
 
-  #sayHello(): void {
-    const {
-      clientId,
-      username,
-      password,
-      cleanSession: clean,
-      keepAliveSeconds,
-      maxPacketSize,
-    } = this.#settings;
-    this.#write({
-      cmd: 'connect',
-      protocolId: 'MQTT',
-      protocolVersion: this.version,
-      clientId,
-      clean,
-      keepalive: keepAliveSeconds,
-      ...(username !== null && { username }),
-      ...(password !== null && { password: Buffer.from(password) }),
-      ...(this.version === 5 && {
-        properties: {
-          sessionExpiryInterval: this.#settings.sessionExpiryIntervalSeconds,
-          receiveMaximum: this.#settings.receiveMaximum,
-          ...(maxPacketSize !== null && { maximumPacketSize: maxPacketSize }),
-        },
-      }),
-    });
-  }
-
   #read(chunk: Buffer): void {
     this.#heard = true;
     const bytes = this.#opening === undefined ? chunk : this.#firstAnswer(this.#opening, chunk);
@@ -192,7 +160,8 @@ export class Connection {
     const limit = this.#settings.maxPacketSize;
     if (limit !== null && unread > limit) this.#fail('MQTT_CLOSED', `a packet beyond ${limit} bytes`, 0x95);
     if (this.#released.length === 0) return;
-    this.#writeAcknowledgements(this.#released.map((id) => [pubcompByte, id]));
+    const acknowledgements = this.#released.map((packetId) => ({ type: 'pubcomp', packetId }) as const);
+    if (!this.#over) this.#socket.write(acknowledgementBytes(acknowledgements));
     this.#released = [];
   }
 
@@ -237,22 +206,16 @@ export class Connection {
     }
   }
 
-  #enter({ reasonCode, returnCode, sessionPresent, properties = {} }: IConnackPacket): void {
+  #enter(packet: IConnackPacket): void {
+    const { reasonCode, returnCode, properties } = packet;
     const code = this.version === 5 ? (reasonCode ?? 0) : returnCode ? fromReturnCode(returnCode) : 0;
-    if (code !== 0) return this.#refuse(code, properties.reasonString);
-    const asked = this.#settings.sessionExpiryIntervalSeconds;
-    this.#welcome = {
-      sessionPresent,
-      sessionExpirySeconds: this.version === 5 ? (properties.sessionExpiryInterval ?? asked) : undefined,
-      keepAliveSeconds: properties.serverKeepAlive ?? this.#settings.keepAliveSeconds,
-      sharedSubscriptions: this.version === 5 && (properties.sharedSubscriptionAvailable ?? true),
-      maximumQos: (properties.maximumQoS ?? 2) as Qos,
-      maximumPacketSize: properties.maximumPacketSize,
-    };
+    if (code !== 0) return this.#refuse(code, properties?.reasonString);
+    const welcome = welcomeOf(packet, this.#settings, this.version);
+    this.#welcome = welcome;
     // A server keep-alive of 0 turns it off at the broker; silence is still looked for, at our own pace.
-    const seconds = this.#welcome.keepAliveSeconds || this.#settings.keepAliveSeconds;
+    const seconds = welcome.keepAliveSeconds || this.#settings.keepAliveSeconds;
     this.#pinging = setInterval(() => this.#ping(seconds), seconds * 500);
-    this.#welcomed.resolve(this.#welcome);
+    this.#welcomed.resolve(welcome);
   }
 
   #ping(keepAliveSeconds: number): void {
@@ -262,31 +225,11 @@ export class Connection {
     this.#write({ cmd: 'pingreq' });
   }
 
-  #deliver({ topic, payload, qos, dup, retain, messageId = 0, properties }: IPublishPacket): void {
+  #deliver(packet: IPublishPacket): void {
     if (this.#leaving) return;
-    if (qos > 0 && messageId === 0) return this.#fail('MQTT_CLOSED', 'a message without a packet id', 0x81);
-    this.#onDelivery(this, {
-      packetId: messageId,
-      message: {
-        topic,
-        payload: typeof payload === 'string' ? Buffer.from(payload) : payload,
-        qos,
-        duplicate: dup,
-        retained: retain,
-        receivedAt: new Date(),
-        ...(properties !== undefined && { properties: properties as MessageProperties }),
-      },
-    });
-  }
-
-  #writeAcknowledgements(acknowledgements: readonly (readonly [type: number, packetId: number])[]): void {
-    if (acknowledgements.length === 0) return;
-    const bytes = Buffer.allocUnsafe(acknowledgements.length * 4);
-    for (const [i, [type, packetId]] of acknowledgements.entries()) {
-      bytes.writeUInt16BE((type << 8) | 2, i * 4);
-      bytes.writeUInt16BE(packetId, i * 4 + 2);
-    }
-    this.#socket.write(bytes);
+    if (packet.qos > 0 && !packet.messageId)
+      return this.#fail('MQTT_CLOSED', 'a message without a packet id', 0x81);
+    this.#onDelivery(this, deliveryOf(packet));
   }
 
   #write(packet: Packet): void {

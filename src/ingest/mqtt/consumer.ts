@@ -14,11 +14,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf, TallymanError } from '../../engine/errors.ts';
 import { type Logger, silentLogger } from '../../engine/logger.ts';
 import { backoffMs, Outage, within } from '../../engine/wakeups/reconnect.ts';
-import { Connection, type ProtocolVersion } from './connection.ts';
+import type { Connection } from './connection.ts';
 import { brokerOf } from './dial.ts';
 import { type DeadLetter, Intake, type OnBatch } from './intake.ts';
+import { negotiate } from './negotiate.ts';
 import type { MqttSettings } from './options.ts';
-import { unsupportedVersion } from './reasons.ts';
+import type { ProtocolVersion } from './packets.ts';
 import { type MqttState, type MqttStatus, type MqttSubscription, protocolName } from './status.ts';
 import { subscribeAll } from './subscriptions.ts';
 import { flawOf, matches } from './topics.ts';
@@ -64,7 +65,7 @@ export class MqttConsumer {
   #state: MqttState;
   #since = new Date();
   #reason: string | undefined;
-  #version: ProtocolVersion;
+  #version: ProtocolVersion | undefined;
   #connects = 0;
   #lastConnected: Date | undefined;
 
@@ -80,7 +81,6 @@ export class MqttConsumer {
     }
     this.#topics = [...new Set([...settings.subscribeTopics, ...routes.map(({ filter }) => filter)])];
     this.#state = settings.enabled ? 'stopped' : 'disabled';
-    this.#version = settings.protocol === '3.1.1' ? 4 : 5;
     this.#delay = {
       minMs: settings.reconnectDelaySeconds * 1000,
       maxMs: Math.max(settings.maxReconnectDelaySeconds, settings.reconnectDelaySeconds) * 1000,
@@ -203,8 +203,11 @@ export class MqttConsumer {
   }
 
   async #connect(signal: AbortSignal): Promise<Connection> {
-    const connection = await this.#open(signal);
+    const onDelivery = this.#intake.receive.bind(this.#intake);
+    const connection = await negotiate(this.#settings, { onDelivery, signal }, this.#version);
     this.#connection = connection;
+    // What was found out once need not be asked again.
+    this.#version = connection.version;
     const { clientId, environmentId, cleanSession } = this.#settings;
     const { sessionPresent, sessionExpirySeconds } = connection.welcome;
     this.#logger.info(
@@ -228,21 +231,6 @@ export class MqttConsumer {
     this.#connects += 1;
     if (!sessionPresent) this.#fillGap({ reconnect: this.#connects > 1, since: this.#lastConnected });
     return connection;
-  }
-
-  /** MQTT 5; and 3.1.1 from then on where the broker says that it has no 5. */
-  async #open(signal: AbortSignal): Promise<Connection> {
-    const onDelivery = this.#intake.receive.bind(this.#intake);
-    const open = () => Connection.open(this.#settings, { version: this.#version, onDelivery, signal });
-    if (this.#version === 4 || this.#settings.protocol === '5') return open();
-    try {
-      return await open();
-    } catch (error) {
-      const reasonCode = error instanceof TallymanError ? error.details?.reasonCode : undefined;
-      if (reasonCode !== unsupportedVersion) throw error;
-      this.#version = 4;
-      return open();
-    }
   }
 
   /** One after another, each until it succeeds: a gap that nobody fills is a loss. */

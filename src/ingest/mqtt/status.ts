@@ -1,5 +1,5 @@
-import type { ProtocolVersion, Welcome } from './connection.ts';
 import type { IntakeCounters } from './intake.ts';
+import type { ProtocolVersion, Welcome } from './packets.ts';
 
 /**
  *   stopped ──start──> connecting ──ok──> connected ──lost──> waiting ──> connecting …

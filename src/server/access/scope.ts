@@ -2,6 +2,7 @@ import pg from 'pg';
 import type { Database, Queryable } from '../../engine/database/database.ts';
 import { messageOf, TallymanError } from '../../engine/errors.ts';
 import type { Transactor } from '../../engine/locks/exclusive.ts';
+import { homeTenant } from './roles.ts';
 
 /** One transaction that sees and writes one tenant's rows, whatever its statements say. */
 export class TenantScope implements Queryable, Transactor {
@@ -31,6 +32,11 @@ export function asTenant<T>(
 ): Promise<T> {
   const opening = `begin; set local role tallyman_tenant; set local tallyman.tenant = ${pg.escapeLiteral(tenantId)}`;
   return database.transaction((tx) => work(new TenantScope(tenantId, tx)), opening);
+}
+
+/** For what all tenants share: a transaction like any other, in the name of the home tenant. */
+export function asHome<T>(database: Database, work: (scope: TenantScope) => Promise<T>): Promise<T> {
+  return database.transaction((tx) => work(new TenantScope(homeTenant, tx)));
 }
 
 /** Makes the role that tenants act under, or says who has to. */

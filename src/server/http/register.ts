@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
 import { type AuditEvent, type AuditTrail, auditWithin } from '../access/audit.ts';
 import { homeTenant } from '../access/roles.ts';
-import { asTenant } from '../access/scope.ts';
+import { asHome, asTenant, type TenantScope } from '../access/scope.ts';
 import { type Ground, Services } from '../services.ts';
 import { isKeepable } from './body.ts';
 import { refusalOf } from './errors.ts';
@@ -90,7 +90,8 @@ async function answerOf(
   request: FastifyRequest,
 ): Promise<{ status: number; body: unknown; replayed: boolean }> {
   const caller = request.caller as Caller;
-  return asTenant(ground.tallyman.database, caller.tenantId, async (scope) => {
+  const { database } = ground.tallyman;
+  const answer = async (scope: TenantScope) => {
     const work = async () => {
       const body = await route.handle({
         caller,
@@ -108,7 +109,8 @@ async function answerOf(
     if (route.method === 'GET' || typeof key !== 'string') return { ...(await work()), replayed: false };
     const { method, url, body } = request;
     return once(scope, { key, method, url, body }, ground.box, work);
-  });
+  };
+  return route.home ? asHome(database, answer) : asTenant(database, caller.tenantId, answer);
 }
 
 function eventOf(

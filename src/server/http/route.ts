@@ -40,7 +40,7 @@ export interface Route<
   readonly action: string;
   readonly summary: string;
   readonly roles: readonly Role[];
-  /** Only for keys of the home tenant: it touches what all tenants share. */
+  /** Only for keys of the home tenant: it touches what all tenants share, and is not held to one tenant's rows. */
   readonly home?: boolean;
   readonly params?: P;
   readonly query?: Q;
@@ -69,8 +69,10 @@ export type Reply = FastifyReply;
 
 export const id = z
   .string()
-  .regex(/^\d{1,19}$/, { error: 'expected a number' })
-  .refine((text) => BigInt(text) <= 9223372036854775807n, { error: 'is larger than any id' });
+  .refine((text) => /^\d{1,19}$/.test(text) && BigInt(text) <= 9223372036854775807n, {
+    error: 'expected an id: a number',
+  })
+  .meta({ pattern: '^\\d{1,19}$' });
 
 const clean = (text: string) => !text.includes('\0') && text.isWellFormed();
 

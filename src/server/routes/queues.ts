@@ -67,7 +67,7 @@ export const queueRoutes = [
     params: byName,
     status: 204,
     response: z.null(),
-    handle: ({ services, params }) => services.sharedQueues.pause(params.name),
+    handle: ({ services, params }) => services.queues.pause(params.name),
   }),
   route({
     method: 'POST',
@@ -79,7 +79,7 @@ export const queueRoutes = [
     params: byName,
     status: 204,
     response: z.null(),
-    handle: ({ services, params }) => services.sharedQueues.resume(params.name),
+    handle: ({ services, params }) => services.queues.resume(params.name),
   }),
   route({
     method: 'PATCH',
@@ -97,7 +97,7 @@ export const queueRoutes = [
     status: 204,
     response: z.null(),
     handle: ({ services, params, body }) =>
-      services.sharedQueues.configure(
+      services.queues.configure(
         params.name,
         given({
           maxRunning: body.max_running,

@@ -1,5 +1,6 @@
 import { lookup } from 'node:dns/promises';
 import type { Socket } from 'node:net';
+import type { ConnectionOptions } from 'node:tls';
 import { buildConnector } from 'undici';
 
 export interface Target {
@@ -18,18 +19,19 @@ export interface Network {
 
 const connectTimeoutMs = 10_000;
 
-export function realNetwork(): Network {
-  const connector = buildConnector({ timeout: connectTimeoutMs, allowH2: false });
+/** `tls`: such as authorities to trust beside those that Node.js does. */
+export function realNetwork(tls: Pick<ConnectionOptions, 'ca'> = {}): Network {
+  const connector = buildConnector({ ...tls, timeout: connectTimeoutMs, allowH2: false });
   return {
     resolve: async (name) => (await lookup(name, { all: true })).map(({ address }) => address),
-    connect: ({ address, port, tls }) =>
+    connect: ({ address, port, tls: secured }) =>
       new Promise((resolve, reject) => {
         const options = {
           hostname: address,
           host: address,
           port: String(port),
-          protocol: tls ? 'https:' : 'http:',
-          ...(tls?.servername && { servername: tls.servername }),
+          protocol: secured ? 'https:' : 'http:',
+          ...(secured?.servername && { servername: secured.servername }),
         };
         connector(options, (error, socket) => (error ? reject(error) : resolve(socket as Socket)));
       }),

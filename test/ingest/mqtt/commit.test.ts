@@ -195,7 +195,7 @@ describe('poison', () => {
     const { port } = await broker();
     const committed: string[] = [];
     const buried: string[] = [];
-    let outage = 14;
+    let outage = 9;
     const { consumer } = listener(settingsFor(port), {
       onBatch: async (batch) => {
         if (outage-- > 0) throw new Error('the table is locked');

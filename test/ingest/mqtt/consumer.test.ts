@@ -44,13 +44,9 @@ describe('who gets what', () => {
 
   test('MQTT-7: one line on connect, one a subscription', async () => {
     const { port } = await broker();
-    const { consumer, logs } = listener(
-      settingsFor(port, {
-        sharedSubscriptionGroup: 'g',
-        subscribeTopics: ['a/#', 'b/+'],
-        password: 'hidden',
-      }),
-    );
+    const user = { username: 'plant', password: 'hidden' };
+    const topics = { sharedSubscriptionGroup: 'g', subscribeTopics: ['a/#', 'b/+'] };
+    const { consumer, logs } = listener(settingsFor(port, { ...user, ...topics }));
     await consumer.start();
     const lines = logs.at('info').filter(({ message }) => /^MQTT (connected|subscription)$/.test(message));
     expect(lines.map(({ fields }) => fields)).toEqual([

@@ -5,6 +5,8 @@ import { firstBytes, freePorts, Service, temporaryFolder } from './service.ts';
 export interface MosquittoOptions {
   /** Lines for mosquitto.conf, after those that make it lose nothing. */
   readonly extra?: readonly string[];
+  /** Lines about the listener: among the others they would open another one, on the standard port. */
+  readonly listener?: readonly string[];
   /** Given the folder; answers lines for a second listener, and gets its port. */
   readonly secondListener?: (folder: string, port: number) => Promise<readonly string[]>;
 }
@@ -37,6 +39,7 @@ export async function privateMosquitto(options: MosquittoOptions = {}): Promise<
     ...(options.extra?.some((line) => line.startsWith('allow_anonymous')) ? [] : ['allow_anonymous true']),
     ...(options.extra ?? []),
     `listener ${port} 127.0.0.1`,
+    ...(options.listener ?? []),
     ...((await options.secondListener?.(folder, secondPort)) ?? []),
   ];
   const file = join(folder, 'mosquitto.conf');

@@ -1,0 +1,96 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { until } from '../support/engine.ts';
+import { emptyDatabase } from '../support/postgres.ts';
+import { inRoot, scratch, start } from './support.ts';
+
+async function place() {
+  const { url } = await emptyDatabase();
+  const cwd = await scratch();
+  const env = { DATABASE_URL: url, TALLYMAN_SECRET_KEY: Buffer.alloc(32, 1).toString('base64') };
+  const cli = (...args: string[]) => start('src/cli/main.ts', args, { cwd, env });
+  return { cwd, cli };
+}
+
+test('serve runs the API, the worker and deliveries; SIGTERM lets what runs finish', async () => {
+  const { cwd, cli } = await place();
+  const module = join(cwd, 'kinds.ts');
+  await writeFile(
+    module,
+    `import { defineKind } from ${JSON.stringify(inRoot('src/index.ts'))};
+     export const slow = defineKind({ name: 'slow', handler: async () => {
+       console.log('running');
+       await new Promise((done) => setTimeout(done, 1500));
+       console.log('finished');
+     } });`,
+  );
+  const serving = cli('serve', '--port', '0', '--migrate', '--kinds', module);
+  const url = await serving.said(/"url":"(http:[^"]+)"/);
+  await serving.said(/"webhooks +deliveries, 50 at a time"/);
+  await serving.said(/"worker +slow"/);
+  const post = async (path: string, body: unknown) =>
+    (
+      await fetch(url + path, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      })
+    ).status;
+  await until('the kind is registered', async () => (await post('/v1/jobs', { kind: 'slow' })) === 201);
+  await serving.said('running');
+  serving.child.kill('SIGTERM');
+  expect(await serving.ended).toMatchObject({ code: 0, stdout: expect.stringContaining('finished') });
+});
+
+test('serve --only runs a part alone, and a second signal ends it at once', async () => {
+  const { cli } = await place();
+  const serving = cli('serve', '--only', 'webhooks', '--migrate');
+  await serving.said('"parts":["webhooks"]');
+  await serving.said('worker started');
+  expect(await cli('serve', '--only', 'apu').ended).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('there is no part "apu"'),
+  });
+  serving.child.kill('SIGTERM');
+  expect(await serving.ended).toMatchObject({ code: 0 });
+});
+
+test('serve refuses to listen wide without a key, and a port that is taken, in one line', async () => {
+  const { cli } = await place();
+  const wide = await cli('serve', '--host', '0.0.0.0', '--migrate').ended;
+  expect(wide.code).not.toBe(0);
+  expect(wide.stderr).toContain('There are no API keys');
+  expect(wide.stderr).not.toMatch(/\n +at /);
+  const first = cli('serve', '--only', 'api', '--port', '0');
+  const port = await first.said(/"url":"http:[^"]+:(\d+)"/);
+  const second = await cli('serve', '--only', 'api', '--port', port).ended;
+  expect(second.stderr).toContain(`Cannot listen on 127.0.0.1:${port}`);
+  first.child.kill('SIGTERM');
+  await first.ended;
+});
+
+test('tenants and keys: made, listed, revoked; the key is shown once, on stdout alone', async () => {
+  const { cli } = await place();
+  expect(await cli('migrate').ended).toMatchObject({ code: 0 });
+  expect(await cli('tenants', 'create', 'acme', '--name', 'Acme').ended).toMatchObject({
+    code: 0,
+    stdout: 'tenant "acme" is made\n',
+  });
+  expect(await cli('tenants', 'create', 'acme').ended).toMatchObject({
+    stderr: expect.stringContaining('already'),
+  });
+  expect((await cli('tenants', 'create', 'Not OK').ended).stderr).toContain('small letters');
+  const made = await cli('keys', 'create', '--name', 'dock', '--role', 'producer', '--tenant', 'acme').ended;
+  expect(made.stdout).toMatch(/^tlm_[a-z0-9]{12}_[\w-]{43}\n$/);
+  const { items } = JSON.parse((await cli('keys', 'list', '--json').ended).stdout);
+  expect(items).toMatchObject([{ name: 'dock', role: 'producer', tenantId: 'acme', revokedAt: null }]);
+  expect((await cli('keys', 'list').ended).stdout).toMatch(/KEY +NAME +TENANT +ROLE +STATE/);
+  expect(await cli('keys', 'revoke', items[0].id).ended).toMatchObject({ code: 0 });
+  expect((await cli('keys', 'list').ended).stdout).toContain('revoked');
+  expect((await cli('keys', 'revoke', 'nobody').ended).stderr).toContain('there is no key "nobody"');
+  expect((await cli('keys', 'create', '--name', 'x', '--role', 'king').ended).code).toBe(2);
+  expect(
+    (await cli('keys', 'create', '--name', 'x', '--role', 'admin', '--tenant', 'none').ended).stderr,
+  ).toContain('there is no tenant "none"');
+});
