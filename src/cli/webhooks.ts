@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { TallymanError } from '../engine/errors.ts';
 import { loadSecretBox } from '../runtime/secrets.ts';
-import { addressPolicy } from '../runtime/webhooks.ts';
 import type { SecretBox } from '../secrets/box.ts';
+import { addressPolicy } from '../webhooks/configured.ts';
 import type { DeliveryAttempt } from '../webhooks/deliveries.ts';
 import { type Endpoint, longRetryDelays } from '../webhooks/endpoints.ts';
 import { Webhooks } from '../webhooks/webhooks.ts';
@@ -168,9 +168,10 @@ export function addWebhooks(program: Command): void {
         'webhooks redeliver --endpoint 3 --from 2026-03-01T12:00:00Z',
       ]),
     )
-    .action((ids: string[], options: RedeliverOptions) =>
-      withWebhooks({}, (all) => (isRange(ids, options) ? overRange(all, options) : each(all, ids, options))),
-    );
+    .action((ids: string[], options: RedeliverOptions) => {
+      const ranged = isRange(ids, options);
+      return withWebhooks({}, (all) => (ranged ? overRange(all, options) : each(all, ids, options)));
+    });
 
   withTenant(withPage(webhooks.command('deliveries')))
     .description('attempts, newest first')

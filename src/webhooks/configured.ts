@@ -9,3 +9,7 @@ export function addressPolicy(config: Config): AddressPolicyOptions {
     requireHttps: config['webhooks.requireHttps'],
   };
 }
+
+/** One receiver may take a tenth of a process's slots. */
+export const deliveriesPerEndpoint = (config: Config): number =>
+  Math.max(1, Math.floor(config['webhooks.concurrency'] / 10));

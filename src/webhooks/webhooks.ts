@@ -10,6 +10,7 @@ import {
   getDelivery,
   listAttempts,
 } from './deliveries.ts';
+import { purge } from './delivery/purge.ts';
 import { type Endpoint, type EndpointSettings, Endpoints, type NewEndpoint } from './endpoints.ts';
 import { type Emitted, emit, type NewEvent } from './events.ts';
 import { AddressPolicy, type AddressPolicyOptions } from './network/addresses.ts';
@@ -115,15 +116,7 @@ export class Webhooks {
   /** Forgets events that are older than this, with their deliveries, unless one is under way. Answers how many. */
   async purge({ keepMs }: { readonly keepMs: number }): Promise<number> {
     requireWhole(keepMs, 'keepMs', 0, Number.MAX_SAFE_INTEGER);
-    let gone = 0;
-    for (let bite = 0; ; gone += bite) {
-      const { rows } = await this.#store.query<{ n: number }>(
-        `select tallyman_webhooks.purge($1 * interval '1 millisecond', $2) as n`,
-        [keepMs, purgeBite],
-      );
-      bite = rows[0]?.n ?? 0;
-      if (bite < purgeBite) return gone + bite;
-    }
+    return purge(this.#store, keepMs);
   }
 
   #requireBox(): SecretBox {
@@ -132,5 +125,3 @@ export class Webhooks {
     return this.#box;
   }
 }
-
-const purgeBite = 1000;

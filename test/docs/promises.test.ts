@@ -15,7 +15,11 @@ const rows = page
   );
 const files = (cell: string) =>
   [...cell.matchAll(/`([^` ]+\.(?:ts|js|sql))`/g)].map(([, path]) => path ?? '');
-const source = (path: string) => join(root, 'src/engine', path.replace(/^sql\//, 'database/migrations/'));
+/** The engine's are written from its own folder, all others from src. */
+const source = (path: string) =>
+  [join(root, 'src/engine', path.replace(/^sql\//, 'database/migrations/')), join(root, 'src', path)].find(
+    existsSync,
+  ) ?? path;
 
 describe('docs/promises.md', () => {
   for (const [id = '', , keptBy, provenBy] of rows.filter((cells) => /^[A-Z]+-\d+$/.test(cells[0] ?? '')))

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { describe, expect, test } from 'vitest';
+import { Breaker } from '../../src/webhooks/delivery/breaker.ts';
 import { drained, until } from '../support/engine.ts';
 import { ok, type Reply, receiver, status } from './support/receiver.ts';
 import { hurry, type WebhookScene, webhookScene } from './support/scene.ts';
@@ -142,6 +143,22 @@ describe('the breaker', () => {
       return row !== undefined && row.n > 1100 && row.n <= 1200;
     });
     expect(to.requests).toHaveLength(before + 1);
+  });
+
+  test('WH-8: of a whole fleet one may try; if it dies at that, another may once its time is past', async () => {
+    const scene = await webhookScene();
+    const { id } = await scene.endpoint({ url: 'http://127.0.0.1:9/' });
+    const { database } = scene.tallyman;
+    const fleet = () => Promise.all(Array.from({ length: 8 }, () => new Breaker().takeProbe(database, id)));
+    const takers = async () => (await fleet()).filter(Boolean).length;
+    expect(await takers()).toBe(0);
+    await scene.rows(`update tallyman_webhooks.endpoints set open_until = now() + interval '1 hour'`);
+    expect(await takers()).toBe(0);
+    await scene.rows('update tallyman_webhooks.endpoints set open_until = now()');
+    expect(await takers()).toBe(1);
+    expect(await takers()).toBe(0);
+    await scene.rows('update tallyman_webhooks.endpoints set probing_until = now()');
+    expect(await takers()).toBe(1);
   });
 
   test('WH-8: enabling an endpoint closes it', async () => {

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { purgeSchedule } from '../../src/webhooks/delivery/purge.ts';
 import { drained, until } from '../support/engine.ts';
 import { ok, type Reply, receiver, status } from './support/receiver.ts';
 import { hurry, webhookScene } from './support/scene.ts';
@@ -145,4 +146,19 @@ test('WH-5: attempts are listed newest first, by page, endpoint, event and outco
   );
   expect(await webhooks.purge({ keepMs: 86_400_000 })).toBe(1);
   expect((await webhooks.deliveries()).items.map(({ eventType }) => eventType)).toEqual(['b', 'b']);
+});
+
+test('WH-5: the schedule of purging runs on a worker that delivers', async () => {
+  const scene = await webhookScene();
+  const to = await receiver();
+  await scene.endpoint({ url: to.url });
+  await scene.emit('a');
+  await scene.deliver({ keepMs: 0 });
+  await drained(scene);
+  await scene.tallyman.schedules.upsert(purgeSchedule);
+  await scene.rows(`update tallyman.schedules set next_run_at = now()`);
+  await scene.tallyman.schedules.runDue();
+  await until('it is forgotten', async () => {
+    return (await scene.rows('select 1 from tallyman_webhooks.webhook_deliveries')).length === 0;
+  });
 });

@@ -27,7 +27,8 @@ export class ClaimedJob {
   readonly pos: string;
   readonly kind: string;
   readonly tenantId: string;
-  readonly payload: string;
+  /** Null: too large to be held while the job waits its turn. Fetched when it starts. */
+  readonly payload: string | null;
   readonly attempts: number;
   readonly maxAttempts: number;
   readonly correlationId: string;
@@ -52,7 +53,7 @@ export class ClaimedJob {
     this.pos = (row[6] ?? row[2]) as string;
     this.kind = row[7] as string;
     this.tenantId = row[8] ?? 'default';
-    this.payload = row[9] as string;
+    this.payload = row[9] ?? null;
     this.attempts = row[10] ? Number(row[10]) : 0;
     this.maxAttempts = row[11] ? Number(row[11]) : 5;
     this.correlationId = row[12] ?? this.id;

@@ -136,13 +136,18 @@ export class Runner implements ContextHost {
       this.settler.complete(job, 'SUPERSEDED');
       return this.#after(job);
     }
+    if (job.payload === null) void this.#fetch(job).then((text) => this.#runLate(job, kind, text));
+    else this.#run(job, kind, job.payload);
+  }
+
+  #run(job: ClaimedJob, kind: AnyKind, text: string): void {
     this.#running.add(job);
     job.startedAt = performance.now();
     job.span = AttemptSpan.begin(job, this.streamOf(job).queue);
     if (this.events.listenerCount('started') > 0) this.events.emit('started', toEvent(job));
     let result: unknown;
     try {
-      const payload: unknown = JSON.parse(job.payload);
+      const payload: unknown = JSON.parse(text);
       const checked = kind.schema && check(kind.schema, payload);
       if (checked instanceof Promise) result = checked.then((c) => this.#call(kind, job, accepted(kind, c)));
       else result = this.#call(kind, job, checked ? accepted(kind, checked) : payload);
@@ -160,6 +165,29 @@ export class Runner implements ContextHost {
         this.pump();
       },
     );
+  }
+
+  /** The payload, or undefined when the job is no longer there or no longer ours. */
+  async #fetch(job: ClaimedJob): Promise<string | undefined> {
+    for (let attempt = 0; !job.claim.lost; attempt += 1) {
+      try {
+        const { rows } = await this.#options.database.query<{ text: string }>(
+          'select payload::text as text from tallyman.jobs where id = $1 and pos = $2',
+          [job.id, job.pos],
+        );
+        return rows[0]?.text;
+      } catch (error) {
+        this.events.emit('error', error as Error);
+        await sleep(Math.min(2000, 20 * 2 ** attempt));
+      }
+    }
+    return undefined;
+  }
+
+  #runLate(job: ClaimedJob, kind: AnyKind, text: string | undefined): void {
+    if (text === undefined || job.claim.lost || job.ended) this.#leave(job);
+    else this.#run(job, kind, text);
+    this.pump();
   }
 
   #call(kind: AnyKind, job: ClaimedJob, payload: unknown): unknown {

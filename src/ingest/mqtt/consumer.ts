@@ -222,6 +222,12 @@ export class MqttConsumer {
       },
       'MQTT connected',
     );
+    const { sessionExpiryIntervalSeconds: asked } = this.#settings;
+    if (sessionExpirySeconds !== undefined && sessionExpirySeconds < asked)
+      this.#logger.warn(
+        { asked, granted: sessionExpirySeconds },
+        'the broker keeps our session for less long than asked: a longer outage loses messages',
+      );
     this.#subscriptions = await subscribeAll(connection, this.#settings, this.#topics, this.#logger);
     const refused = this.#subscriptions.filter(({ granted }) => typeof granted === 'string');
     if (refused.length > 0 && refused.length === this.#subscriptions.length) {

@@ -6,11 +6,10 @@
 import type { Finding } from '../../engine/database/doctor.ts';
 import { messageOf } from '../../engine/errors.ts';
 import { within } from '../../engine/wakeups/reconnect.ts';
-import { Connection } from './connection.ts';
+import type { Connection } from './connection.ts';
 import { brokerOf } from './dial.ts';
 import { type Judge, judgeSettings } from './doctor-settings.ts';
-import type { Delivery } from './message.ts';
-import { negotiate } from './negotiate.ts';
+import { openWithin } from './negotiate.ts';
 import type { MqttSettings } from './options.ts';
 import type { ProtocolVersion } from './packets.ts';
 import { asDoctor, forgetSession, probe } from './probe.ts';
@@ -46,7 +45,7 @@ export async function doctorMqtt(options: DoctorMqttOptions): Promise<Finding[]>
     }
   };
   await examine('mqtt-probes', () => judgeProbes(options, version, waitMs, judge));
-  await examine('mqtt-sessions', () => judgeFormer(options, version, judge));
+  await examine('mqtt-sessions', () => judgeFormer(options, version, waitMs, judge));
   return findings;
 }
 
@@ -60,7 +59,9 @@ async function judgeConnection(
   const system = new Map<string, string>();
   let connection: Connection;
   try {
-    connection = await open(own, waitMs, (topic, text) => void system.set(topic, text));
+    connection = await openWithin(waitMs, own, (_, { message: { topic, payload } }) => {
+      if (topic.startsWith('$SYS/')) system.set(topic, payload.toString());
+    });
   } catch (error) {
     judge('fail', 'mqtt-connection', messageOf(error), 'Until this is mended, nothing is received.');
     return undefined;
@@ -76,21 +77,6 @@ async function judgeConnection(
     await connection.close();
   }
   return connection.version;
-}
-
-async function open(
-  settings: MqttSettings,
-  waitMs: number,
-  onSystem: (topic: string, text: string) => void,
-): Promise<Connection> {
-  const cut = new AbortController();
-  const onDelivery = (_: Connection, { message: { topic, payload } }: Delivery): void => {
-    if (topic.startsWith('$SYS/')) onSystem(topic, payload.toString());
-  };
-  return within(negotiate(settings, { onDelivery, signal: cut.signal }), waitMs).catch((error) => {
-    cut.abort();
-    throw error;
-  });
 }
 
 async function judgeWelcome(settings: MqttSettings, connection: Connection, judge: Judge): Promise<void> {
@@ -203,6 +189,14 @@ async function judgeProbes(
   if (count === 0) return;
   const report = await probe(settings, version, { topic, count, waitMs });
   const { arrived, published, repeated, sessionPresent } = report;
+  const { sessionExpiryIntervalSeconds: asked } = settings;
+  if (report.sessionExpirySeconds !== undefined && report.sessionExpirySeconds < asked)
+    judge(
+      'warn',
+      'mqtt-session-expiry',
+      `the broker keeps a session for ${report.sessionExpirySeconds} s, not for ${asked} s as asked`,
+      'Raise its limit: what is published during a longer outage is lost.',
+    );
   if (report.granted >= 0x80)
     judge(
       'fail',
@@ -237,6 +231,7 @@ async function judgeProbes(
 async function judgeFormer(
   { settings, formerInstances = [] }: DoctorMqttOptions,
   version: ProtocolVersion,
+  waitMs: number,
   judge: Judge,
 ): Promise<void> {
   const end = `-${settings.instanceId}`;
@@ -244,11 +239,11 @@ async function judgeFormer(
   for (const instance of formerInstances) {
     const clientId = `${base}-${instance}`;
     const own = { ...settings, clientId, cleanSession: false, receiveMaximum: 1 };
-    const connection = await Connection.open(own, { version, onDelivery: () => {} });
+    const connection = await openWithin(waitMs, own, undefined, version);
     const { sessionPresent } = connection.welcome;
     await connection.close();
     // One that was not there has just been made.
-    if (!sessionPresent) await forgetSession(own, version);
+    if (!sessionPresent) await forgetSession(own, version, waitMs);
     if (sessionPresent)
       judge(
         'warn',

@@ -1,4 +1,5 @@
 import { TallymanError } from '../../engine/errors.ts';
+import { within } from '../../engine/wakeups/reconnect.ts';
 import { Connection, type ConnectionOptions } from './connection.ts';
 import type { MqttSettings } from './options.ts';
 import type { ProtocolVersion } from './packets.ts';
@@ -19,5 +20,21 @@ export async function negotiate(
     const reasonCode = error instanceof TallymanError ? error.details?.reasonCode : undefined;
     if (first === 4 || settings.protocol !== 'auto' || reasonCode !== unsupportedVersion) throw error;
     return Connection.open(settings, { ...options, version: 4 });
+  }
+}
+
+/** For the doctor: an attempt that may take so long, and then leaves nothing behind. */
+export async function openWithin(
+  waitMs: number,
+  settings: MqttSettings,
+  onDelivery: ConnectionOptions['onDelivery'] = () => {},
+  version?: ProtocolVersion,
+): Promise<Connection> {
+  const cut = new AbortController();
+  try {
+    return await within(negotiate(settings, { onDelivery, signal: cut.signal }, version), waitMs);
+  } catch (error) {
+    cut.abort();
+    throw error;
   }
 }

@@ -6,8 +6,9 @@ import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { IClientOptions } from 'mqtt';
 import { within } from '../../engine/wakeups/reconnect.ts';
-import { Connection } from './connection.ts';
+import type { Connection } from './connection.ts';
 import type { Delivery } from './message.ts';
+import { openWithin } from './negotiate.ts';
 import type { MqttSettings } from './options.ts';
 import type { ProtocolVersion } from './packets.ts';
 import { effectiveTopic } from './subscriptions.ts';
@@ -20,6 +21,8 @@ export interface ProbeReport {
   readonly arrived: number;
   readonly repeated: number;
   readonly granted: number;
+  /** As granted; undefined in MQTT 3.1.1. */
+  readonly sessionExpirySeconds: number | undefined;
 }
 
 /** Under the doctor's own identity, which never was a running instance's. */
@@ -39,18 +42,19 @@ export async function probe(
   const own = asDoctor(settings);
   const topic = `${prefix}/${randomBytes(6).toString('hex')}`;
   try {
-    const first = await Connection.open(own, { version, onDelivery: ignore });
+    const first = await openWithin(waitMs, own, undefined, version);
     const filter = effectiveTopic(settings, topic, first.welcome.sharedSubscriptions);
+    const { sessionExpirySeconds } = first.welcome;
     const [granted = 0x80] = await within(first.subscribe([filter], settings.qos), waitMs);
     await first.close();
-    await publish(own, version, topic, count);
+    await publish(own, version, topic, count, waitMs);
     const arrivals = new Map<string, number>();
     const onDelivery = (connection: Connection, delivery: Delivery): void => {
       const text = delivery.message.payload.toString();
       arrivals.set(text, (arrivals.get(text) ?? 0) + 1);
       connection.acknowledge([delivery]);
     };
-    const second = await Connection.open(own, { version, onDelivery });
+    const second = await openWithin(waitMs, own, onDelivery, version);
     const deadline = Date.now() + waitMs;
     while (arrivals.size < count && Date.now() < deadline && second.isOpen) await pause(20);
     // Time for one that would come twice.
@@ -58,16 +62,28 @@ export async function probe(
     const { sessionPresent } = second.welcome;
     await second.close();
     const repeated = [...arrivals.values()].filter((times) => times > 1).length;
-    return { topic, sessionPresent, published: count, arrived: arrivals.size, repeated, granted };
+    return {
+      topic,
+      sessionPresent,
+      published: count,
+      arrived: arrivals.size,
+      repeated,
+      granted,
+      sessionExpirySeconds,
+    };
   } finally {
-    await forgetSession(own, version);
+    await forgetSession(own, version, waitMs);
   }
 }
 
 /** Ends the session that the broker keeps under this client id, with all that waits in it. */
-export async function forgetSession(settings: MqttSettings, version: ProtocolVersion): Promise<void> {
+export async function forgetSession(
+  settings: MqttSettings,
+  version: ProtocolVersion,
+  waitMs: number,
+): Promise<void> {
   const clean = { ...settings, cleanSession: true, sessionExpiryIntervalSeconds: 0 };
-  const connection = await Connection.open(clean, { version, onDelivery: ignore });
+  const connection = await openWithin(waitMs, clean, undefined, version);
   await connection.close();
 }
 
@@ -77,6 +93,7 @@ async function publish(
   version: ProtocolVersion,
   topic: string,
   count: number,
+  waitMs: number,
 ): Promise<void> {
   const { default: mqtt } = await import('mqtt');
   const client = await mqtt.connectAsync({
@@ -87,7 +104,8 @@ async function publish(
     reconnectPeriod: 0,
   });
   try {
-    for (let i = 0; i < count; i += 1) await client.publishAsync(topic, `probe ${i}`, { qos: 2 });
+    for (let i = 0; i < count; i += 1)
+      await within(client.publishAsync(topic, `probe ${i}`, { qos: 2 }), waitMs);
   } finally {
     await client.endAsync(true);
   }
@@ -112,4 +130,3 @@ async function clientOptions(settings: MqttSettings): Promise<IClientOptions> {
 }
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-const ignore = (): void => {};

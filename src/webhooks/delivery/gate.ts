@@ -14,7 +14,8 @@ interface Traffic {
   lastReturn: number;
 }
 
-const leastGapMs = 20;
+/** Between the returns of two that wait for a receiver which fails: it is not waiting for them. */
+const failingGapMs = 20;
 const longestSpreadMs = 60_000;
 
 /**
@@ -42,17 +43,17 @@ export class Gate {
     const traffic = this.#of(endpoint);
     const limit = isSuspect ? 1 : this.#perEndpoint;
     if (traffic.startedAt.size < limit) return this.#start(endpoint, traffic);
-    if (isSuspect || traffic.waiting.length >= limit || this.#hopeless(traffic)) return undefined;
+    if (isSuspect || this.#hopeless(traffic)) return undefined;
     const hasRoom = await this.#turn(traffic);
     return hasRoom && traffic.startedAt.size < limit ? this.#start(endpoint, traffic) : undefined;
   }
 
   /** In how many milliseconds one that was sent away should come back; not before `atLeastMs`. */
-  delay(endpoint: string, atLeastMs: number): number {
+  delay(endpoint: string, atLeastMs: number, { isFailing }: { readonly isFailing: boolean }): number {
     const traffic = this.#of(endpoint);
     const now = performance.now();
     const first = now + atLeastMs;
-    const gap = Math.max(leastGapMs, this.#usual(traffic) / this.#perEndpoint);
+    const gap = Math.max(isFailing ? failingGapMs : 0, this.#usual(traffic) / this.#perEndpoint);
     let at = Math.max(first, traffic.lastReturn + gap);
     if (at > first + longestSpreadMs) at = first + Math.random() * longestSpreadMs;
     else traffic.lastReturn = at;
@@ -88,7 +89,9 @@ export class Gate {
     });
   }
 
+  /** As long as nothing is known about a receiver, few wait for it. */
   #hopeless(traffic: Traffic): boolean {
+    if (traffic.usualMs === 0 && traffic.waiting.length >= this.#perEndpoint) return true;
     return (this.#usual(traffic) * (traffic.waiting.length + 1)) / this.#perEndpoint > this.#patienceMs;
   }
 

@@ -3,7 +3,7 @@ import { Batcher } from '../../engine/batching/batcher.ts';
 import type { Database } from '../../engine/database/database.ts';
 import { PermanentError, RetryLater, TallymanError } from '../../engine/errors.ts';
 import type { JobContext } from '../../engine/jobs/context.ts';
-import { defineKind, type Kind } from '../../engine/jobs/kind.ts';
+import { type AnyKind, defineKind } from '../../engine/jobs/kind.ts';
 import type { SecretBox } from '../../secrets/box.ts';
 import { AddressPolicy, type AddressPolicyOptions } from '../network/addresses.ts';
 import { type Exchange, exchange } from '../network/exchange.ts';
@@ -13,6 +13,7 @@ import { saveAttempt } from './attempt.ts';
 import { Breaker, type BreakerOptions } from './breaker.ts';
 import { type Consignment, type DeliveryJob, loadConsignment } from './consignment.ts';
 import { Gate } from './gate.ts';
+import { purgeKind, webhookQueue } from './purge.ts';
 import { retryAfterMs, scheduledDelayMs } from './retry.ts';
 import { signedHeaders } from './sign.ts';
 
@@ -23,12 +24,13 @@ export interface WebhookKindsOptions {
   readonly breaker?: BreakerOptions;
   /** Deliveries under way to one endpoint from this process. Make it a small part of the worker's slots. Default 5. */
   readonly perEndpoint?: number;
+  /** How long events and what is known about their deliveries are kept; see `purgeSchedule`. Default 30 days. */
+  readonly keepMs?: number;
   /** Default: the real one. */
   readonly network?: Network;
 }
 
 export const deliverKind = 'webhook.deliver';
-export const webhookQueue = 'webhooks';
 
 /** How soon one that met a full gate, or a probe under way, looks again at the earliest. */
 const soonMs = 1000;
@@ -45,7 +47,7 @@ const payload = z.object({
  * @example
  * const worker = tallyman.worker({ kinds: webhookKinds({ database: tallyman.database, box }), concurrency: 50 });
  */
-export function webhookKinds(options: WebhookKindsOptions): readonly Kind<DeliveryJob>[] {
+export function webhookKinds(options: WebhookKindsOptions): readonly AnyKind[] {
   const courier = new Courier(options);
   return [
     defineKind<DeliveryJob>({
@@ -56,6 +58,7 @@ export function webhookKinds(options: WebhookKindsOptions): readonly Kind<Delive
       retry: { maxAttempts: 5 },
       handler: (job, context) => courier.deliver(job, context),
     }),
+    purgeKind(options.database, options.keepMs),
   ];
 }
 
@@ -100,13 +103,13 @@ class Courier {
     const consignment = await loadConsignment(this.#database, this.#box, context.tenantId, job);
     const { endpointId, openMs, isProbed, failures } = consignment;
     if (openMs !== null && (openMs > 0 || isProbed))
-      return this.#putOff(context, endpointId, Math.max(openMs, soonMs), 'is failing; deliveries wait');
+      return this.#putOff(context, endpointId, Math.max(openMs, soonMs), { isFailing: true });
     const leave = await this.#gate.enter(endpointId, { isSuspect: failures > 0 });
-    if (!leave) return this.#putOff(context, endpointId, soonMs, 'is busy with other deliveries');
+    if (!leave) return this.#putOff(context, endpointId, soonMs, { isFailing: false });
     try {
       const isProbe = openMs !== null && (await this.#breaker.takeProbe(this.#database, endpointId));
       if (openMs !== null && !isProbe)
-        return await this.#putOff(context, endpointId, soonMs, 'is failing; another delivery tries it');
+        return await this.#putOff(context, endpointId, soonMs, { isFailing: true });
       await this.#attempt(consignment, context, isProbe);
     } finally {
       leave();
@@ -154,14 +157,20 @@ class Courier {
   }
 
   /** Later, without having tried: costs no attempt, but not for ever. */
-  async #putOff(context: JobContext, endpointId: string, atLeastMs: number, why: string): Promise<never> {
+  async #putOff(
+    context: JobContext,
+    endpointId: string,
+    atLeastMs: number,
+    { isFailing }: { readonly isFailing: boolean },
+  ): Promise<never> {
+    const why = isFailing ? 'is failing; deliveries wait' : 'is busy with other deliveries';
     const message = `put off: endpoint ${endpointId} ${why}`;
     if (Date.now() - context.createdAt.getTime() > this.#breaker.giveUpMs) {
       await this.#database.query('select tallyman_webhooks.use_up_attempts($1)', [context.id]);
       throw new TallymanError('GIVEN_UP', `${message}, and this one has waited too long`);
     }
     await this.#givenBack.add(context.id);
-    throw new RetryLater(this.#gate.delay(endpointId, atLeastMs), message);
+    throw new RetryLater(this.#gate.delay(endpointId, atLeastMs, { isFailing }), message);
   }
 }
 

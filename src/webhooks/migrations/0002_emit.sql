@@ -1,6 +1,7 @@
 -- From an event to jobs, in the transaction of whoever emits it.
 
 select tallyman.register_kind('webhook.deliver', queue => 'webhooks', priority => 3, max_attempts => 5);
+select tallyman.register_kind('webhook.purge', queue => 'webhooks', priority => 3, max_attempts => 5);
 
 create function tallyman_webhooks.is_subscribed(p_patterns text[], p_event_type text) returns boolean
 language sql immutable as $$

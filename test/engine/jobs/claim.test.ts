@@ -1,7 +1,8 @@
+import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { describe, expect, test } from 'vitest';
 import { defineKind } from '../../../src/engine/jobs/kind.ts';
-import { type Bundle, engine, takeTurn, until } from '../../support/engine.ts';
+import { type Bundle, drained, engine, takeTurn, until } from '../../support/engine.ts';
 
 const noop = defineKind<{ i?: number }>({ name: 'noop', handler: () => {} });
 
@@ -130,6 +131,40 @@ describe('claim', () => {
     await bundle.rows('select tallyman.release($1, $2, $3)', ['w', [token, token], [b, c]]);
     expect((await take(bundle, 'x', 10)).ids).toEqual([b, c, e, f]);
     expect(first.ids).toEqual([a, b, c, d]);
+  });
+
+  test('a claim is bounded in bytes: large payloads come when their job starts, and not before', async () => {
+    const bundle = await engine();
+    const large = randomBytes(40_000).toString('base64');
+    const seen: string[] = [];
+    const kind = defineKind<{ text: string }>({
+      name: 'k',
+      handler: ({ text }, ctx) => seen.push(`${ctx.lane}:${text}`),
+    });
+    await bundle.tallyman.enqueueMany(kind, [
+      { payload: { text: 'small' } },
+      { payload: { text: large } },
+      { payload: { text: 'small' }, lane: 'l' },
+      { payload: { text: large }, lane: 'l' },
+      { payload: { text: 'last' }, lane: 'l' },
+    ]);
+    const { jobs, claims } = await takeTurn(bundle, 'w', { kinds: ['k'] });
+    const small = JSON.stringify({ text: 'small' });
+    expect(jobs.map((job) => job.payload)).toEqual([
+      small,
+      null,
+      small,
+      null,
+      JSON.stringify({ text: 'last' }),
+    ]);
+    await bundle.rows('delete from tallyman.claims where token = $1', [claims[0]?.token]);
+    await bundle.rows('update tallyman.streams set cursor = 0, floor = 0');
+    await bundle.work({ kinds: [kind] });
+    await drained(bundle);
+    expect(seen.filter((entry) => entry.startsWith('undefined:')).sort()).toEqual(
+      ['undefined:small', `undefined:${large}`].sort(),
+    );
+    expect(seen.filter((entry) => entry.startsWith('l:'))).toEqual(['l:small', `l:${large}`, 'l:last']);
   });
 
   test('no sort, no sequential scan, and the same pages read with 1,000 and with 200,000 jobs waiting', async () => {

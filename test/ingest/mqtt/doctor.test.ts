@@ -1,12 +1,13 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { generate } from 'mqtt-packet';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Finding } from '../../../src/engine/database/doctor.ts';
 import { doctorMqtt } from '../../../src/ingest/mqtt/doctor.ts';
 import { type MqttOptions, mqttSettings } from '../../../src/ingest/mqtt/options.ts';
 import { until } from '../../support/engine.ts';
 import { freePorts, removeFolder, temporaryFolder } from '../../support/services/service.ts';
-import { broker, listener, numbered, publishAll, publisher, settingsFor } from './support.ts';
+import { broker, impostor, listener, numbered, publishAll, publisher, settingsFor } from './support.ts';
 
 const of = (findings: readonly Finding[], check: string) =>
   findings.filter((finding) => finding.check === check);
@@ -113,18 +114,31 @@ test('MQTT-11: the limits of the broker are told', async () => {
   expect(of(findings, 'mqtt-limits')[0]?.message).toContain('100000 bytes');
 });
 
-test('MQTT-11: an access list that refuses is told, topic by topic', async () => {
+test('MQTT-11: a topic we may not use is told: by the broker itself, or by probes that do not arrive', async () => {
   const folder = await temporaryFolder('access');
   onTestFinished(() => removeFolder(folder));
   const file = join(folder, 'access');
   await writeFile(file, 'topic readwrite t/#\n');
   const { port } = await broker({ extra: [`acl_file ${file}`] });
-  const settings = settingsFor(port, { subscribeTopics: ['t/a', 'secret/a'] });
-  const findings = await doctorMqtt({ settings, probeTopic: 't/doctor' });
-  expect(of(findings, 'mqtt-subscription').map(({ level }) => level)).toEqual(['ok', 'fail']);
-  expect(of(findings, 'mqtt-probes')[0]?.level).toBe('ok');
+  const settings = settingsFor(port);
+  const allowed = await doctorMqtt({ settings, probeTopic: 't/doctor' });
+  expect(of(allowed, 'mqtt-probes')[0]?.level).toBe('ok');
   const elsewhere = await doctorMqtt({ settings, probeTopic: 'secret/doctor', waitMs: 500 });
   expect(of(elsewhere, 'mqtt-probes')[0]).toMatchObject({ level: 'fail' });
+
+  const five = { protocolVersion: 5 };
+  const refusing = await impostor((socket, chunk) => {
+    if (chunk[0] === 0x10)
+      socket.write(generate({ cmd: 'connack', sessionPresent: false, reasonCode: 0 }, five));
+    if (chunk[0] === 0x82) socket.write(generate({ cmd: 'suback', messageId: 1, granted: [0x87] }, five));
+  });
+  const findings = await doctorMqtt({ settings: settingsFor(refusing), probes: 0, waitMs: 200 });
+  expect(of(findings, 'mqtt-subscription')).toEqual([
+    expect.objectContaining({
+      level: 'fail',
+      message: expect.stringContaining('t/#: refused, not authorized'),
+    }),
+  ]);
 });
 
 test('a broker that is not there is one finding, with the reason', async () => {

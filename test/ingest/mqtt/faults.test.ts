@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { generate } from 'mqtt-packet';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { doctorMqtt } from '../../../src/ingest/mqtt/doctor.ts';
 import { until } from '../../support/engine.ts';
 import { freePorts, removeFolder, temporaryFolder } from '../../support/services/service.ts';
 import { broker, impostor, listener, numbered, publishAll, publisher, settingsFor } from './support.ts';
@@ -161,6 +162,20 @@ describe('a broker that misbehaves', () => {
     expect(logs.at('warn')[0]?.fields).toMatchObject({
       reason: expect.stringContaining('give each instance its own instanceId'),
     });
+  });
+
+  test('MQTT-4: keeps sessions for less long than asked: told', async () => {
+    const properties = { sessionExpiryInterval: 60 };
+    const brief = generate({ cmd: 'connack', sessionPresent: true, reasonCode: 0, properties }, five);
+    const port = await impostor((socket, chunk) => {
+      if (isConnect(chunk)) socket.write(brief);
+      if (isSubscribe(chunk)) socket.write(granted);
+    });
+    const { consumer, logs } = listener(settingsFor(port));
+    await consumer.start();
+    expect(logs.at('warn')[0]?.fields).toEqual({ asked: 3600, granted: 60 });
+    const findings = await doctorMqtt({ settings: settingsFor(port), waitMs: 300, probes: 1 });
+    expect(findings.find(({ check }) => check === 'mqtt-probes')?.level).toBe('fail');
   });
 
   test('refuses a subscription: told, not ready, the others work', async () => {

@@ -30,7 +30,7 @@ create function tallyman.claim(
   pos bigint,                      -- null: item_pos
   kind text,
   tenant_id text,                  -- null: 'default'
-  payload text,
+  payload text,                    -- null: large, to be fetched when the job starts; so a claim is bounded in bytes
   attempts smallint,               -- null: 0
   max_attempts smallint,           -- null: 5
   correlation_id text,
@@ -136,7 +136,8 @@ begin
     -- a hash; <> ALL (array) would walk the array for every row.
     return query
     with item as materialized (
-      (select j.pos as item_pos, j.id, j.kind, j.tenant_id, j.payload::text as payload, j.attempts, j.max_attempts,
+      (select j.pos as item_pos, j.id, j.kind, j.tenant_id,
+              case when pg_column_size(j.payload) <= 8192 then j.payload::text end as payload, j.attempts, j.max_attempts,
               j.correlation_id, j.created_at, j.scheduled_at, j.trace, null::bigint as lane,
               null::text as lane_key, null::bigint as lane_floor
          from tallyman.jobs j
@@ -162,7 +163,8 @@ begin
            null::boolean, null::boolean, null::boolean, null::boolean, i.trace
       from item i where i.lane is null
     union all
-    select null, null, i.item_pos, i.lane, i.lane_key, j.id, j.pos, j.kind, j.tenant_id, j.payload::text, j.attempts,
+    select null, null, i.item_pos, i.lane, i.lane_key, j.id, j.pos, j.kind, j.tenant_id,
+           case when pg_column_size(j.payload) <= 8192 then j.payload::text end, j.attempts,
            j.max_attempts, j.correlation_id, date_part('epoch', j.created_at),
            date_part('epoch', nullif(j.scheduled_at, j.created_at)), j.scheduled_at <= now(),
            j.latest_only and exists (select 1 from tallyman.jobs n
