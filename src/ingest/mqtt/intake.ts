@@ -99,6 +99,7 @@ export class Intake {
     this.#queue.push({ ...delivery, onBatch, done: false, refusals: 0 });
     this.#bytes += sizeOf(delivery);
     if (this.#full) line.pause();
+    line.acknowledge([delivery]);
     this.#running ??= this.#run();
   }
 

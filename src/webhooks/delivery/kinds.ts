@@ -110,13 +110,17 @@ class Courier {
       const isProbe = openMs !== null && (await this.#breaker.takeProbe(this.#database, endpointId));
       if (openMs !== null && !isProbe)
         return await this.#putOff(context, endpointId, soonMs, { isFailing: true });
-      await this.#attempt(consignment, context, isProbe);
+      await this.#attempt(consignment, context, { isProbe, leave });
     } finally {
       leave();
     }
   }
 
-  async #attempt(consignment: Consignment, context: JobContext, isProbe: boolean): Promise<void> {
+  async #attempt(
+    consignment: Consignment,
+    context: JobContext,
+    { isProbe, leave }: { readonly isProbe: boolean; readonly leave: () => void },
+  ): Promise<void> {
     const { url, timeoutMs, endpointId, deliveryId, body } = consignment;
     const sent = await exchange(this.#agent, {
       url,
@@ -131,6 +135,8 @@ class Courier {
     });
     const problem = problemOf(sent);
     if (!problem) {
+      // The receiver has done its part. After a failure the next one waits until that is known to all.
+      leave();
       await context.commit(async (tx) => {
         await saveAttempt(tx, deliveryId, sent, undefined);
         await this.#breaker.succeeded(tx, endpointId);
