@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { loadSecretBox } from '../runtime/secrets.ts';
 import { type ApiKey, ApiKeys } from '../server/access/keys.ts';
 import { type Role, roles } from '../server/access/roles.ts';
+import { serverComponent } from '../server/component.ts';
 import { examples, given, group, type JsonOption, oneOf, withJson } from './options.ts';
 import { complain, print, show } from './output/print.ts';
 import { table } from './output/table.ts';
@@ -26,7 +27,7 @@ export function addKeys(program: Command): void {
       ]),
     )
     .action((options: JsonOption & { name: string; role: Role; tenant: string; expires?: Date }) =>
-      withTallyman(async (session) => {
+      withServer(async (session) => {
         const { name, role, tenant: tenantId, expires: expiresAt } = options;
         const { key, apiKey } = await (await keysOf(session)).create({
           tenantId,
@@ -45,7 +46,7 @@ export function addKeys(program: Command): void {
     .option('-t, --tenant <id>', 'of this tenant')
     .addHelpText('after', examples(['keys list', 'keys list --tenant acme --json']))
     .action((options: JsonOption & { tenant?: string }) =>
-      withTallyman(async (session) => {
+      withServer(async (session) => {
         const items = await (await keysOf(session)).list(options.tenant);
         show(options.json, { items }, () => keysTable(items, session.now));
       }),
@@ -57,7 +58,7 @@ export function addKeys(program: Command): void {
     .argument('<id>', 'id of the key, as in `keys list`')
     .addHelpText('after', examples(['keys revoke k3v9x2m4q8zt']))
     .action((id: string) =>
-      withTallyman(async (session) => {
+      withServer(async (session) => {
         await (await keysOf(session)).revoke(id);
         print(`key ${id} is revoked`);
       }),
@@ -95,3 +96,6 @@ function keysTable(keys: readonly ApiKey[], now: Date): string {
     terminalWidth(),
   );
 }
+
+const withServer = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
+  withTallyman(work, [serverComponent]);

@@ -1,5 +1,6 @@
 import type { Config } from '../config/keys.ts';
 import { loadConfig } from '../config/load.ts';
+import type { Component } from '../engine/database/migrate.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
 import { createLogger } from '../runtime/logger.ts';
 import { openRuntime } from '../runtime/open.ts';
@@ -16,12 +17,17 @@ export interface Session {
 export const commandLogger = () =>
   createLogger({ level: process.env.TALLYMAN_DEBUG === '1' ? 'debug' : 'warn' });
 
-export async function withTallyman<T>(work: (session: Session) => Promise<T>): Promise<T> {
+/** `needs`: parts beside the engine whose tables the command looks at. */
+export async function withTallyman<T>(
+  work: (session: Session) => Promise<T>,
+  needs: readonly Component[] = [],
+): Promise<T> {
   const config = loadConfig();
   const runtime = await openRuntime(config, {
     logger: commandLogger(),
     applicationName: 'tallyman cli',
     brokers: false,
+    needs,
   });
   try {
     const { rows } = await runtime.tallyman.database.query<{ now: Date }>('select clock_timestamp() as now');

@@ -1,11 +1,12 @@
 import type { Command } from 'commander';
 import { type Tenant, Tenants } from '../server/access/tenants.ts';
+import { serverComponent } from '../server/component.ts';
 import { examples, group, type JsonOption, withJson } from './options.ts';
 import { show } from './output/print.ts';
 import { table } from './output/table.ts';
 import { terminalWidth } from './output/terminal.ts';
 import { relativeTime } from './output/time.ts';
-import { withTallyman } from './session.ts';
+import { type Session, withTallyman } from './session.ts';
 
 export function addTenants(program: Command): void {
   const tenants = group(program, 'tenants', 'who shares this installation without seeing each other');
@@ -16,7 +17,7 @@ export function addTenants(program: Command): void {
     .option('--name <name>', 'what people call it (default: its id)')
     .addHelpText('after', examples(['tenants create acme --name "Acme Logistics"']))
     .action((id: string, options: JsonOption & { name?: string }) =>
-      withTallyman(async ({ tallyman }) => {
+      withServer(async ({ tallyman }) => {
         const tenant = await new Tenants(tallyman.database).create(id, options.name);
         show(options.json, tenant, () => `tenant "${tenant.id}" is made`);
       }),
@@ -26,7 +27,7 @@ export function addTenants(program: Command): void {
     .description('all tenants')
     .addHelpText('after', examples(['tenants list --json']))
     .action((options: JsonOption) =>
-      withTallyman(async ({ tallyman, now }) => {
+      withServer(async ({ tallyman, now }) => {
         const items = await new Tenants(tallyman.database).list();
         show(options.json, { items }, () =>
           table<Tenant>(
@@ -42,3 +43,6 @@ export function addTenants(program: Command): void {
       }),
     );
 }
+
+const withServer = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
+  withTallyman(work, [serverComponent]);

@@ -2,8 +2,8 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { TallymanError } from '../engine/errors.ts';
 import { loadSecretBox } from '../runtime/secrets.ts';
 import type { SecretBox } from '../secrets/box.ts';
+import { webhooksComponent } from '../webhooks/component.ts';
 import { addressPolicy } from '../webhooks/configured.ts';
-import type { DeliveryAttempt } from '../webhooks/deliveries.ts';
 import { type Endpoint, longRetryDelays } from '../webhooks/endpoints.ts';
 import { Webhooks } from '../webhooks/webhooks.ts';
 import { forEachId } from './each.ts';
@@ -22,11 +22,10 @@ import {
   withPage,
 } from './options.ts';
 import { complain, print, show } from './output/print.ts';
-import { facts, table } from './output/table.ts';
-import { confirm, Progress, paintState, terminalWidth } from './output/terminal.ts';
-import { count, printableLines } from './output/text.ts';
-import { fullTime, relativeTime } from './output/time.ts';
+import { confirm, Progress } from './output/terminal.ts';
+import { count } from './output/text.ts';
 import { type Session, withTallyman } from './session.ts';
+import { attemptPages, attemptsTable, endpointPage, endpointsTable } from './webhook-pages.ts';
 
 interface TenantOption {
   readonly tenant?: string;
@@ -250,14 +249,17 @@ function withWebhooks(
   { secrets = false }: { readonly secrets?: boolean },
   work: (webhooks: Webhooks, session: Session) => Promise<void>,
 ): Promise<void> {
-  return withTallyman(async (session) => {
-    const { tallyman, config } = session;
-    const box: SecretBox | undefined = secrets ? await loadSecretBox(config) : undefined;
-    await work(
-      new Webhooks(tallyman.database, { policy: addressPolicy(config), ...(box && { box }) }),
-      session,
-    );
-  });
+  return withTallyman(
+    async (session) => {
+      const { tallyman, config } = session;
+      const box: SecretBox | undefined = secrets ? await loadSecretBox(config) : undefined;
+      await work(
+        new Webhooks(tallyman.database, { policy: addressPolicy(config), ...(box && { box }) }),
+        session,
+      );
+    },
+    [webhooksComponent],
+  );
 }
 
 /** An endpoint of another tenant than the one named is not there. */
@@ -330,98 +332,4 @@ function time(text: string): Date {
   if (Number.isNaN(at.getTime()))
     throw new InvalidArgumentError('Expected a time such as 2026-03-01T12:00:00Z.');
   return at;
-}
-
-const stateOf = ({ disabledAt, openUntil }: Endpoint): string =>
-  disabledAt ? 'disabled' : openUntil ? 'failing' : 'on';
-const painted = (text: string, state: string): string =>
-  paintState(text, { disabled: 'paused', failing: 'fail', on: 'ok' }[state] ?? '');
-
-function endpointsTable(endpoints: readonly Endpoint[]): string {
-  if (endpoints.length === 0) return 'No webhook endpoints.';
-  return table<Endpoint>(
-    [
-      { title: 'ID', value: (endpoint) => endpoint.id, right: true },
-      { title: 'STATE', value: stateOf, paint: (text, endpoint) => painted(text, stateOf(endpoint)) },
-      { title: 'URL', value: (endpoint) => endpoint.url, shrinkTo: 24 },
-      { title: 'EVENTS', value: (endpoint) => endpoint.eventTypes.join(' '), shrinkTo: 8 },
-      { title: 'TENANT', value: (endpoint) => endpoint.tenantId, shrinkTo: 6, leaveOut: 2 },
-      { title: 'FAILURES', value: (endpoint) => endpoint.failures || '', right: true, leaveOut: 3 },
-      { title: 'DESCRIPTION', value: (endpoint) => endpoint.description, shrinkTo: 8, leaveOut: 4 },
-    ],
-    endpoints,
-    terminalWidth(),
-  );
-}
-
-function endpointPage(endpoint: Endpoint, now: Date): string {
-  const { disabledAt, openUntil, retryDelays, secrets } = endpoint;
-  return facts([
-    ['endpoint', endpoint.id],
-    ['state', stateOf(endpoint)],
-    ['url', endpoint.url],
-    ['description', endpoint.description],
-    ['tenant', endpoint.tenantId],
-    ['events', endpoint.eventTypes.join(' ')],
-    ['order', endpoint.ordered ? 'kept for each aggregate' : 'not kept'],
-    ['time limit', `${endpoint.timeoutMs} ms`],
-    ['attempts', endpoint.maxAttempts],
-    ['retry delays', retryDelays ? `${retryDelays.join(', ')} s` : '2, 4, 8, … s'],
-    ['failures', endpoint.failures ? `${endpoint.failures} in a row` : null],
-    ['waits until', openUntil && fullTime(openUntil, now)],
-    ['disabled', disabledAt && `${fullTime(disabledAt, now)}: ${endpoint.disabledReason}`],
-    ['added', fullTime(endpoint.createdAt, now)],
-    [
-      'secrets',
-      secrets
-        .map(({ createdAt, expiresAt }) => `of ${createdAt}${expiresAt ? ` until ${expiresAt}` : ''}`)
-        .join('; '),
-    ],
-  ]);
-}
-
-function attemptsTable(attempts: readonly DeliveryAttempt[], now: Date): string {
-  if (attempts.length === 0) return 'No deliveries.';
-  return table<DeliveryAttempt>(
-    [
-      { title: 'DELIVERY', value: (attempt) => attempt.deliveryId },
-      { title: 'TRY', value: (attempt) => attempt.attempt, right: true },
-      {
-        title: 'STATUS',
-        value: (attempt) => attempt.status,
-        paint: (text, { status }) => paintState(text, status),
-      },
-      { title: 'HTTP', value: (attempt) => attempt.httpStatus, right: true },
-      { title: 'EVENT', value: (attempt) => attempt.eventType, shrinkTo: 10 },
-      { title: 'ENDPOINT', value: (attempt) => attempt.endpointId, right: true, leaveOut: 3 },
-      { title: 'WHEN', value: (attempt) => relativeTime(attempt.attemptedAt, now), leaveOut: 1 },
-      { title: 'MS', value: (attempt) => attempt.durationMs, right: true, leaveOut: 4 },
-      { title: 'ERROR', value: (attempt) => attempt.error, shrinkTo: 16, leaveOut: 2 },
-    ],
-    attempts,
-    terminalWidth(),
-  );
-}
-
-function attemptPages(attempts: readonly DeliveryAttempt[], now: Date): string {
-  if (attempts.length === 0) return 'No attempts yet.';
-  return attempts
-    .map((attempt) => {
-      const head = facts([
-        ['attempt', attempt.attempt],
-        ['status', attempt.status],
-        ['delivery', attempt.deliveryId],
-        ['event', `${attempt.eventId} (${attempt.eventType})`],
-        ['endpoint', attempt.endpointId],
-        ['when', fullTime(attempt.attemptedAt, now)],
-        ['took', `${attempt.durationMs} ms`],
-        ['error', attempt.error],
-        ['http status', attempt.httpStatus],
-        ...Object.entries(attempt.responseHeaders ?? {}).map(
-          ([name, value]) => [`  ${name}`, String(value)] as const,
-        ),
-      ]);
-      return attempt.responseBody ? `${head}\n\n${printableLines(attempt.responseBody)}` : head;
-    })
-    .join('\n\n');
 }

@@ -1,6 +1,13 @@
+import { iotComponent } from '../apps/iot/component.ts';
+import { rfidComponent } from '../apps/rfid/component.ts';
 import type { Component } from '../engine/database/migrate.ts';
 import { serverComponent } from '../server/component.ts';
 import { webhooksComponent } from '../webhooks/component.ts';
 
 /** Everything beside the engine that has tables of its own. */
-export const components: readonly Component[] = [serverComponent, webhooksComponent];
+export const components: readonly Component[] = [
+  serverComponent,
+  webhooksComponent,
+  iotComponent,
+  rfidComponent,
+];

@@ -1,4 +1,5 @@
 import type { Config } from '../config/keys.ts';
+import type { Component } from '../engine/database/migrate.ts';
 import type { WorkerOptions } from '../engine/jobs/worker.ts';
 import type { LaneLock } from '../engine/locks/lane-lock.ts';
 import type { Logger } from '../engine/logger.ts';
@@ -12,6 +13,8 @@ export interface RuntimeOptions {
   readonly logger: Logger;
   /** Bring the database up to date first. The embedded one, which nobody else looks after, always is. */
   readonly migrate?: boolean;
+  /** Parts beside the engine whose tables must be there. Default: none. */
+  readonly needs?: readonly Component[];
   /** Shown in pg_stat_activity. */
   readonly applicationName?: string;
   /** See `EmbeddedWish`. Default `join`. */
@@ -46,7 +49,7 @@ export async function openRuntime(config: Config, options: RuntimeOptions): Prom
       databaseUrl: reached.url,
       poolSize: config['database.poolSize'],
       migrate: options.migrate ?? reached.embedded !== undefined,
-      components,
+      components: reached.embedded ? components : (options.needs ?? []),
       logger,
       ...(options.applicationName && { applicationName: options.applicationName }),
       jobs: { maxPayloadBytes: config['jobs.maxPayloadBytes'], maxAttempts: config['jobs.maxAttempts'] },

@@ -4,10 +4,12 @@ import type { AnyKind } from '../engine/jobs/kind.ts';
 import type { Worker } from '../engine/jobs/worker.ts';
 import type { Logger } from '../engine/logger.ts';
 import { Metrics } from '../observability/metrics.ts';
+import { components } from '../runtime/components.ts';
 import { openRuntime, workerOptions } from '../runtime/open.ts';
 import { loadSecretBox } from '../runtime/secrets.ts';
-import { addressPolicy } from '../webhooks/configured.ts';
+import { addressPolicy, deliveriesPerEndpoint } from '../webhooks/configured.ts';
 import { webhookKinds } from '../webhooks/delivery/kinds.ts';
+import { purgeSchedule } from '../webhooks/delivery/purge.ts';
 import { startServer } from './server.ts';
 
 export const partNames = ['api', 'worker', 'webhooks'] as const;
@@ -52,6 +54,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     logger,
     applicationName: 'tallyman serve',
     embedded: 'either',
+    needs: components,
     ...(options.migrate && { migrate: true }),
   });
   const stops: (() => Promise<void>)[] = [];
@@ -77,7 +80,13 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     if (parts.includes('webhooks')) {
       const { database } = runtime.tallyman;
       const concurrency = config['webhooks.concurrency'];
-      const deliveries = webhookKinds({ database, box, policy: addressPolicy(config) });
+      const deliveries = webhookKinds({
+        database,
+        box,
+        policy: addressPolicy(config),
+        perEndpoint: deliveriesPerEndpoint(config),
+      });
+      await runtime.tallyman.schedules.upsert(purgeSchedule);
       workers.push(runtime.tallyman.worker({ ...workerOptions(config), concurrency, kinds: deliveries }));
       say('webhooks', `deliveries, ${concurrency} at a time`);
     }

@@ -6,6 +6,7 @@ import type { AnyKind } from '../../src/engine/jobs/kind.ts';
 import { silentLogger } from '../../src/engine/logger.ts';
 import type { Tallyman } from '../../src/engine/tallyman.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
+import { components } from '../../src/runtime/components.ts';
 import { openRuntime } from '../../src/runtime/open.ts';
 import { SecretBox } from '../../src/secrets/box.ts';
 import { ApiKeys } from '../../src/server/access/keys.ts';
@@ -57,7 +58,7 @@ export async function server(
     'webhooks.requireHttps': false,
     ...options.config,
   };
-  const runtime = await openRuntime(config, { logger: silentLogger, migrate: true });
+  const runtime = await openRuntime(config, { logger: silentLogger, migrate: true, needs: components });
   const { tallyman } = runtime;
   const box = new SecretBox(master);
   const running = await startServer({

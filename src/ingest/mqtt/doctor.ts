@@ -216,7 +216,7 @@ async function judgeProbes(
       'fail',
       'mqtt-probes',
       `${published - arrived} of ${published} probes, published while we were away, did not arrive`,
-      'Let the broker queue for absent clients: Mosquitto max_queued_messages 0, EMQX mqtt.max_mqueue_len 0, HiveMQ queued-messages.',
+      'Let the broker queue for absent clients: Mosquitto max_queued_messages 0; EMQX mqtt.max_mqueue_len and HiveMQ max-queue-size high enough.',
     );
   else if (repeated > 0)
     judge(

@@ -99,7 +99,6 @@ export class Intake {
     this.#queue.push({ ...delivery, onBatch, done: false, refusals: 0 });
     this.#bytes += sizeOf(delivery);
     if (this.#full) line.pause();
-    line.acknowledge([delivery]);
     this.#running ??= this.#run();
   }
 
@@ -130,8 +129,11 @@ export class Intake {
       const line = this.#line;
       const waiting = this.#queue.filter((held) => !held.done);
       const committed = await this.#hand(this.#next(waiting));
-      if (committed) for (const held of waiting) if (this.#isSuspect(held)) await this.#judge(held);
-      if (line === this.#line) this.#acknowledgeFront();
+      if (line === this.#line) {
+        if (committed)
+          for (const held of waiting.filter((held) => this.#isSuspect(held))) await this.#judge(held);
+        this.#acknowledgeFront();
+      }
       if (!committed) await this.#rest();
     }
     this.#running = undefined;

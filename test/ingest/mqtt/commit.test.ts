@@ -53,6 +53,29 @@ describe.each(cases)('MQTT $protocol, QoS $qos', ({ protocol, qos }) => {
   });
 });
 
+test('MQTT-5: a commit that ends after its connection is acknowledged on no other: the messages come again', async () => {
+  const mosquitto = await broker();
+  const commit = Promise.withResolvers<void>();
+  const handed: string[] = [];
+  const { consumer } = listener(settingsFor(mosquitto.port), {
+    onBatch: async (batch) => {
+      handed.push(...batch.map(({ payload }) => payload.toString()));
+      await commit.promise;
+    },
+  });
+  await consumer.start();
+  await publishAll(await publisher(mosquitto.port), numbered(1), 2);
+  await until('it is in hand', () => handed.length === 1);
+  await mosquitto.stop();
+  await mosquitto.start();
+  await until('it has come again', () => consumer.status().counters.redelivered === 1);
+  expect(handed).toEqual(['0']);
+  commit.resolve();
+  await until('it is acknowledged', () => consumer.status().counters.acknowledged === 1);
+  expect(handed).toEqual(['0', '0']);
+  expect(consumer.status().counters).toMatchObject({ received: 2, acknowledged: 1, inFlight: 0 });
+});
+
 test('MQTT-5: the receive maximum bounds what is in flight while the database is slow', async () => {
   const { port } = await broker();
   const commit = Promise.withResolvers<void>();

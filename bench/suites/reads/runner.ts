@@ -1,0 +1,116 @@
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { measureInChild } from '../../lib/child.ts';
+import { median, readable, table } from '../../lib/figures.ts';
+import { describePostgres, type PostgresServer, startPostgres, withClient } from '../../lib/postgres.ts';
+import type { Row, SuiteOptions, SuiteResult } from '../../lib/suite.ts';
+import type { Measured, Task } from './measurer.ts';
+import { SYSTEMS } from './systems/names.ts';
+import { sizeOf, WORKLOADS, type Workload } from './workloads.ts';
+
+const RUN_TIMEOUT = 400_000;
+
+export async function run(options: SuiteOptions): Promise<SuiteResult> {
+  const workloads = WORKLOADS.filter(({ name }) => options.only?.includes(name) ?? true);
+  const server = await startPostgres();
+  try {
+    const facts = [
+      `Server: ${await describePostgres(server)}`,
+      `Medians of ${options.repetitions}, repetitions interleaved, each run in a process and a database of its own`,
+    ];
+    for (const fact of facts) options.progress(fact);
+    const rows: Row[] = [];
+    const failures: string[] = [];
+    for (const { name } of workloads) await measure(name, server, options, rows, failures);
+    return {
+      rows,
+      tables: [...workloads.map(({ name }) => tableOf(name, rows)), facts.join('\n')],
+      failures,
+    };
+  } finally {
+    await server.stop();
+  }
+}
+
+/** The limits are taken where they are compared; how we fare with size and time is our own matter. */
+const contenders = (workload: Workload, options: SuiteOptions) =>
+  SYSTEMS.filter(
+    ({ name }) => (options.systems?.includes(name) ?? true) && (workload === 'reads' || name === 'tallyman'),
+  );
+
+async function measure(
+  workload: Workload,
+  server: PostgresServer,
+  options: SuiteOptions,
+  rows: Row[],
+  failures: string[],
+): Promise<void> {
+  const cells = contenders(workload, options).map((system) => ({ ...system, runs: [] as Measured[] }));
+  for (let repetition = 1; repetition <= options.repetitions; repetition += 1) {
+    for (const { name, slow, runs } of cells) {
+      const label = `${workload.padEnd(18)}${name.padEnd(17)}${repetition}/${options.repetitions}`;
+      const size = sizeOf(workload, slow, options.quick);
+      try {
+        const measured = await usingDatabase(server, (url) =>
+          measureInChild<Task, Measured>(
+            join(import.meta.dirname, 'measurer.ts'),
+            { system: name, size, url },
+            RUN_TIMEOUT,
+          ),
+        );
+        runs.push(measured);
+        options.progress(
+          `${label}  ${readable(measured.value).padStart(9)} reads/s  (${readable(measured.node)} µs Node a read)`,
+        );
+      } catch (error) {
+        failures.push(`${workload}, ${name}, repetition ${repetition}: ${(error as Error).message}`);
+        options.progress(`${label}  FAILED: ${(error as Error).message}`);
+      }
+    }
+  }
+  for (const { name, slow, runs } of cells) {
+    if (runs.length < options.repetitions) continue;
+    const values = runs.map(({ value }) => value);
+    rows.push({
+      workload,
+      system: name,
+      value: median(values),
+      unit: 'reads/s',
+      min: Math.min(...values),
+      max: Math.max(...values),
+      runs: values,
+      reads: sizeOf(workload, slow, options.quick).reads,
+      growth: median(runs.map(({ growth }) => growth)),
+      node: median(runs.map(({ node }) => node)),
+    });
+  }
+}
+
+function tableOf(workload: Workload, rows: readonly Row[]): string {
+  const own = rows.filter((row) => row.workload === workload);
+  const figure = (system: string) => own.find((row) => row.system === system)?.value;
+  const ratio = (a: number | undefined, b: number | undefined) =>
+    a === undefined || b === undefined ? '–' : `${(a / b).toFixed(2)}×`;
+  const body = own.map((row) => [
+    row.system,
+    readable(row.value),
+    `${readable(row.min)}–${readable(row.max)}`,
+    ratio(figure('tallyman'), row.value),
+    ratio(row.value, figure('copy')),
+    readable(row.growth as number),
+  ]);
+  const summary = WORKLOADS.find(({ name }) => name === workload)?.summary ?? '';
+  return `${summary}\n${table([workload, 'reads/s', 'min–max', 'tallyman is', 'of COPY', 'growth MB'], body)}`;
+}
+
+async function usingDatabase<T>(server: PostgresServer, use: (url: string) => Promise<T>): Promise<T> {
+  const name = `bench_${randomUUID().replaceAll('-', '')}`;
+  const administer = (statement: string) =>
+    withClient(server.url('postgres'), (client) => client.query(statement));
+  await administer(`create database ${name}`);
+  try {
+    return await use(server.url(name));
+  } finally {
+    await administer(`drop database ${name} with (force)`);
+  }
+}

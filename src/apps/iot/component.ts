@@ -1,0 +1,7 @@
+import type { Component } from '../../engine/database/migrate.ts';
+
+/** Owns schema `iot`: what devices are there, and what they said. */
+export const iotComponent: Component = {
+  name: 'iot',
+  folder: new URL('./migrations/', import.meta.url),
+};

@@ -1,0 +1,125 @@
+/**
+ * Messages of Zebra FX readers, on `zebra/fx/{device}/reads`. One message is a read, an array of reads, or a read whose
+ * `data.tagData` lists tags that share its time:
+ *
+ *     {"type": "SIMPLE", "timestamp": "…", "data": {"idHex": "…", "antenna": 1, "peakRssi": -52, "eventNum": 17}}
+ *
+ * What cannot be understood is told item by item: one bad tag does not cost its neighbours.
+ */
+import { messageOf } from '../../engine/errors.ts';
+import { formatInstant, parseInstant } from '../instant.ts';
+import type { RawTagRead } from './tag-reads.ts';
+
+export interface RejectedItem {
+  /** Its place in the message; null: the message as a whole. */
+  readonly index: number | null;
+  readonly reason: string;
+}
+
+export interface ZebraReads {
+  readonly reads: readonly RawTagRead[];
+  readonly rejected: readonly RejectedItem[];
+}
+
+export interface ZebraOptions {
+  readonly tenantId: string;
+  /** Longer messages are refused unread. Default 4 MiB: more than 10,000 reads. */
+  readonly maxBytes?: number;
+}
+
+const defaultMaxBytes = 4 * 1024 * 1024;
+/** More than any tag has; whether it is a good one is not decided here. */
+const longestEpc = 256;
+const longestDevice = 256;
+
+/** The device of a topic `zebra/fx/{device}/reads`; undefined for other topics. */
+export function deviceOfTopic(topic: string): string | undefined {
+  const [maker, model, device, what, ...more] = topic.split('/');
+  if (maker !== 'zebra' || model !== 'fx' || what !== 'reads' || more.length > 0) return undefined;
+  return device?.trim() || undefined;
+}
+
+export function parseZebraReads(topic: string, payload: Buffer, options: ZebraOptions): ZebraReads {
+  const deviceId = deviceOfTopic(topic);
+  if (deviceId === undefined) return refused(`topic "${topic}" is not zebra/fx/{device}/reads`);
+  if (deviceId.includes('\0') || Buffer.byteLength(deviceId) > longestDevice)
+    return refused('the topic names a device that cannot be one');
+  const { maxBytes = defaultMaxBytes, tenantId } = options;
+  if (payload.length > maxBytes)
+    return refused(`the message has ${payload.length} bytes; at most ${maxBytes} are read`);
+  let message: unknown;
+  try {
+    message = JSON.parse(payload.toString('utf8'));
+  } catch (error) {
+    return refused(`the message is not JSON: ${messageOf(error)}`);
+  }
+  const tags = (Array.isArray(message) ? message : [message]).flatMap(tagsOf);
+  const reads: RawTagRead[] = [];
+  const rejected: RejectedItem[] = [];
+  for (const [index, tag] of tags.entries()) {
+    const read = readOf(tag);
+    if (typeof read === 'string') rejected.push({ index, reason: read });
+    else reads.push({ tenantId, deviceId, ...read });
+  }
+  return { reads, rejected };
+}
+
+const refused = (reason: string): ZebraReads => ({ reads: [], rejected: [{ index: null, reason }] });
+
+/** One tag, not yet believed; or why there is none. */
+type Tag = string | { readonly timestamp: unknown; readonly data: Record<string, unknown> };
+
+function tagsOf(item: unknown): Tag[] {
+  if (!isRecord(item)) return [`a read must be an object, got ${kindOf(item)}`];
+  const { timestamp, data } = item;
+  if (!isRecord(data)) return [`data must be an object, got ${kindOf(data)}`];
+  if (data.tagData === undefined) return [{ timestamp, data }];
+  if (!Array.isArray(data.tagData)) return [`data.tagData must be an array, got ${kindOf(data.tagData)}`];
+  return data.tagData.map((tag) =>
+    isRecord(tag)
+      ? { timestamp: tag.timestamp ?? timestamp, data: tag }
+      : `a tag of data.tagData must be an object, got ${kindOf(tag)}`,
+  );
+}
+
+function readOf(tag: Tag): string | Omit<RawTagRead, 'tenantId' | 'deviceId'> {
+  if (typeof tag === 'string') return tag;
+  const { timestamp, data } = tag;
+  const { idHex, format } = data;
+  if (typeof idHex !== 'string') return `idHex must be a text, got ${kindOf(idHex)}`;
+  const epcHex = idHex.trim().toUpperCase();
+  if (epcHex === '') return 'idHex is empty';
+  if (epcHex.length > longestEpc) return `idHex has ${epcHex.length} characters`;
+  if (epcHex.includes('\0')) return 'idHex contains a NUL character';
+  if (format !== undefined && format !== 'epc')
+    return `format must be "epc", got ${JSON.stringify(format)?.slice(0, 60)}`;
+  if (typeof timestamp !== 'string') return `timestamp must be a text, got ${kindOf(timestamp)}`;
+  let at: number;
+  try {
+    at = parseInstant(timestamp);
+  } catch (error) {
+    return messageOf(error);
+  }
+  return {
+    epcHex: epcHex.toWellFormed(),
+    eventTimestamp: formatInstant(at),
+    antenna: wholeWithin(data.antenna, 0, 32_767),
+    rssi: finite(data.peakRssi),
+    eventNumber: wholeWithin(data.eventNum, 0, Number.MAX_SAFE_INTEGER),
+  };
+}
+
+/** Of no consequence to where a basket is: what is not a number is left out, and the read kept. */
+const finite = (value: unknown): number | null =>
+  typeof value === 'number' && Math.abs(value) < 1e30 ? value : null;
+const wholeWithin = (value: unknown, min: number, max: number): number | null =>
+  Number.isInteger(value) && (value as number) >= min && (value as number) <= max ? (value as number) : null;
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+function kindOf(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  if (value === null) return 'null';
+  return Array.isArray(value) ? 'an array' : `a ${typeof value}`;
+}

@@ -1,0 +1,182 @@
+/**
+ * What reads do to baskets: pure, and the same for a batch as for its reads one after another.
+ *
+ * A basket is where it was last seen. A read at another place moves it, if it is newer than the basket's last one; the
+ * first read moves it from nowhere. The last movement over again within five minutes is the same movement.
+ *
+ * A movement is kept once for each window, and a window begins with its bucket of five minutes or with the basket's
+ * previous movement, whichever is later. So whoever decides twice from the same state lands in the same window and
+ * collides there, while A→B, B→A, A→B, however quick, lie in three. Movements of a basket strictly grow in time.
+ */
+import { type Micros, secondsToMicros } from '../instant.ts';
+import type { ExaminedRead, SkipReason } from './tag-read.ts';
+
+export const windowLength: Micros = 5 * 60 * secondsToMicros;
+
+export interface LastMovement {
+  readonly id: MovementRef;
+  readonly from: string | null;
+  readonly to: string;
+  readonly at: Micros;
+}
+
+export interface KnownBasket {
+  readonly id: string;
+  readonly locationId: string | null;
+  /** Null: it is new. */
+  readonly lastSeenAt: Micros | null;
+  readonly lastMovement: LastMovement | null;
+}
+
+/** What an earlier read of the same content did. */
+export interface Processed {
+  readonly basketId: string | null;
+  readonly movementId: string | null;
+}
+
+export interface Known {
+  /** Every basket of the reads, by `basketKey`. */
+  readonly baskets: ReadonlyMap<string, KnownBasket>;
+  /** Reads processed before, by their place in the batch. */
+  readonly processed: ReadonlyMap<number, Processed>;
+}
+
+/** A text: the id of a movement there is. A number: the place of one in `Decision.movements`. */
+export type MovementRef = string | number;
+
+export interface NewMovement {
+  readonly tenantId: string;
+  readonly basketId: string;
+  readonly from: string | null;
+  readonly to: string;
+  readonly at: Micros;
+  readonly windowStart: Micros;
+  readonly deviceId: string;
+}
+
+/** A basket that was seen: its state after the batch. */
+export interface SeenBasket {
+  readonly id: string;
+  readonly locationId: string;
+  readonly lastSeenAt: Micros;
+  readonly deviceId: string;
+  /** The last one it made in this batch. */
+  readonly movement: number | null;
+}
+
+export interface Outcome {
+  readonly read: ExaminedRead;
+  readonly basketId: string | null;
+  readonly movement: MovementRef | null;
+  readonly isNewBasket: boolean;
+  readonly skipReason: SkipReason | null;
+}
+
+export interface Decision {
+  readonly movements: readonly NewMovement[];
+  readonly baskets: readonly SeenBasket[];
+  /** One for each read, in their order. Duplicates are answered, not recorded. */
+  readonly outcomes: readonly Outcome[];
+}
+
+export const basketKey = (read: { readonly tenantId: string; readonly epcHex: string }): string =>
+  `${read.epcHex} ${read.tenantId}`;
+
+interface BasketState {
+  readonly id: string;
+  locationId: string | null;
+  lastSeenAt: Micros | null;
+  lastMovement: LastMovement | null;
+  deviceId: string;
+  movement: number | null;
+  seen: boolean;
+}
+
+export function decide(reads: readonly ExaminedRead[], known: Known): Decision {
+  const states = new Map<string, BasketState>();
+  const movements: NewMovement[] = [];
+  const first = new Map<string, Outcome>();
+
+  const outcomes = reads.map((read, place): Outcome => {
+    const processed = known.processed.get(place);
+    if (processed) return repeated(read, processed.basketId, processed.movementId);
+    const keys = keysOf(read);
+    const twin = keys.map((key) => first.get(key)).find((outcome) => outcome !== undefined);
+    if (twin) return repeated(read, twin.basketId, twin.movement);
+    const outcome = see(read, stateOf(read, states, known), movements);
+    for (const key of keys) first.set(key, outcome);
+    return outcome;
+  });
+  return { movements, baskets: [...states.values()].filter((state) => state.seen).map(seenBasket), outcomes };
+}
+
+/** Moves the basket along by one read. */
+function see(read: ExaminedRead, basket: BasketState, movements: NewMovement[]): Outcome {
+  const { locationId: from, lastSeenAt, lastMovement } = basket;
+  const answer = (movement: MovementRef | null, skipReason: SkipReason | null): Outcome => ({
+    read,
+    basketId: basket.id,
+    movement,
+    isNewBasket: lastSeenAt === null,
+    skipReason,
+  });
+  if (lastSeenAt !== null && read.at < lastSeenAt) return answer(null, 'stale');
+  const stays = from === read.locationId;
+  // At two places at one instant: the first word stands.
+  if (!stays && read.at === lastSeenAt) return answer(null, 'stale');
+  basket.seen = true;
+  basket.lastSeenAt = read.at;
+  basket.deviceId = read.deviceId;
+  if (stays) return answer(null, 'same location');
+  basket.locationId = read.locationId;
+  if (lastMovement && isSame(lastMovement, from, read)) return answer(lastMovement.id, 'same movement');
+  const place = movements.length;
+  const windowStart = Math.max(bucketStart(read.at), lastMovement?.at ?? 0);
+  movements.push({
+    tenantId: read.tenantId,
+    basketId: basket.id,
+    from,
+    to: read.locationId,
+    at: read.at,
+    windowStart,
+    deviceId: read.deviceId,
+  });
+  basket.movement = place;
+  basket.lastMovement = { id: place, from, to: read.locationId, at: read.at };
+  return answer(place, null);
+}
+
+/** Buckets are counted from 1970: all of them begin on minutes that five divides, in UTC. */
+export const bucketStart = (at: Micros): Micros => at - (at % windowLength);
+
+function isSame(last: LastMovement, from: string | null, read: ExaminedRead): boolean {
+  return last.from === from && last.to === read.locationId && read.at - last.at < windowLength;
+}
+
+const repeated = (read: ExaminedRead, basketId: string | null, movement: MovementRef | null): Outcome => ({
+  read,
+  basketId,
+  movement,
+  isNewBasket: false,
+  skipReason: 'duplicate',
+});
+
+function keysOf({ tenantId, contentHash, zbTagReadId }: ExaminedRead): string[] {
+  const byContent = `${contentHash} ${tenantId}`;
+  return zbTagReadId === null ? [byContent] : [byContent, `#${zbTagReadId} ${tenantId}`];
+}
+
+function stateOf(read: ExaminedRead, states: Map<string, BasketState>, known: Known): BasketState {
+  const key = basketKey(read);
+  const state = states.get(key);
+  if (state) return state;
+  const basket = known.baskets.get(key);
+  if (!basket) throw new Error(`basket ${read.epcHex} of tenant ${read.tenantId} was not loaded`);
+  const fresh: BasketState = { ...basket, deviceId: '', movement: null, seen: false };
+  states.set(key, fresh);
+  return fresh;
+}
+
+function seenBasket({ id, locationId, lastSeenAt, deviceId, movement }: BasketState): SeenBasket {
+  return { id, locationId: locationId as string, lastSeenAt: lastSeenAt as Micros, deviceId, movement };
+}

@@ -1,0 +1,107 @@
+import { messageOf, TallymanError } from '../../engine/errors.ts';
+import { formatInstant, type Micros, parseInstant } from '../instant.ts';
+import { contentHash } from './content-hash.ts';
+import { canonicalEpc, decodeEpc, type Epc } from './epc.ts';
+import type { Device } from './reference/devices.ts';
+import type { ExaminedRead, FailedRead, FailureCode, TagRead } from './tag-read.ts';
+
+export interface ExamineOptions {
+  readonly now: Micros;
+  /** How far a reader's clock may be ahead of ours. */
+  readonly futureTolerance: Micros;
+  /** Before this a reader's clock had not been set. */
+  readonly earliest: Micros;
+  readonly deviceOf: (tenantId: string, deviceId: string) => Device | undefined;
+}
+
+export type Examined =
+  | { readonly ok: true; readonly read: ExaminedRead }
+  | { readonly ok: false; readonly failure: FailedRead };
+
+/** Text of devices and senders ends up in the database and in messages: bounded, and without what it cannot keep. */
+const longestText = 256;
+
+/** Puts a read into canonical form, or says why it cannot be processed. Pure. */
+export function examine(given: TagRead, options: ExamineOptions): Examined {
+  const flaw = flawOf(given);
+  if (flaw !== undefined) return failed(given, 'BAD_READ', flaw);
+  const deviceId = given.deviceId.trim();
+  let at: Micros | undefined;
+  let epc: Epc;
+  try {
+    at = parseInstant(given.eventTimestamp);
+    checkTime(at, given.eventTimestamp, options);
+    epc = decodeEpc(given.epc);
+  } catch (error) {
+    return failed(given, (error as TallymanError).code as FailureCode, messageOf(error), at);
+  }
+  const device = options.deviceOf(given.tenantId, deviceId);
+  if (!device)
+    return failed(
+      given,
+      'UNKNOWN_DEVICE',
+      `device "${deviceId}" is not known; register it and send the read round again`,
+      at,
+    );
+  if (device.locationId === null)
+    return failed(
+      given,
+      'DEVICE_WITHOUT_LOCATION',
+      `device "${deviceId}" has no location; give it one and send the read round again`,
+      at,
+    );
+  const timestamp = formatInstant(at);
+  return {
+    ok: true,
+    read: {
+      tenantId: given.tenantId,
+      zbTagReadId: given.zbTagReadId ?? null,
+      epcHex: epc.hex,
+      epcUri: epc.uri,
+      deviceId,
+      locationId: device.locationId,
+      at,
+      timestamp,
+      contentHash: contentHash({ deviceId, epcHex: epc.hex, timestamp }),
+      processorType: given.processorType,
+    },
+  };
+}
+
+function flawOf({ zbTagReadId, epc, deviceId, eventTimestamp, processorType, tenantId }: TagRead) {
+  for (const [name, value] of Object.entries({ epc, deviceId, eventTimestamp, tenantId })) {
+    if (typeof value !== 'string') return `${name} must be a text, got ${typeof value}`;
+    if (value.trim() === '') return `${name} is empty`;
+    if (value.length > longestText) return `${name} is longer than ${longestText} characters`;
+    if (value.includes('\0')) return `${name} contains a NUL character`;
+  }
+  if (zbTagReadId !== undefined && !/^\d{1,18}$/.test(zbTagReadId))
+    return `zbTagReadId must be a whole number, got "${zbTagReadId}"`;
+  if (processorType !== 'MQTT' && processorType !== 'Replay')
+    return `processorType must be MQTT or Replay, got "${String(processorType)}"`;
+  return undefined;
+}
+
+function checkTime(at: Micros, text: string, { now, futureTolerance, earliest }: ExamineOptions): void {
+  if (at > now + futureTolerance)
+    throw new TallymanError('BAD_TIMESTAMP', `"${text}" lies in the future; is the reader's clock right?`);
+  if (at < earliest)
+    throw new TallymanError(
+      'BAD_TIMESTAMP',
+      `"${text}" is before ${formatInstant(earliest)}; is the reader's clock set?`,
+    );
+}
+
+function failed(read: TagRead, code: FailureCode, message: string, at?: Micros): Examined {
+  const timestamp = at === undefined ? null : formatInstant(at);
+  const content = {
+    deviceId: String(read.deviceId).trim(),
+    epcHex: canonicalEpc(String(read.epc)),
+    timestamp: timestamp ?? String(read.eventTimestamp),
+  };
+  const mendable = code === 'UNKNOWN_DEVICE' || code === 'DEVICE_WITHOUT_LOCATION';
+  return {
+    ok: false,
+    failure: { read, contentHash: contentHash(content), code, message, timestamp, mendable },
+  };
+}

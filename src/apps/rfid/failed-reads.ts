@@ -1,0 +1,80 @@
+/**
+ * Reads that failed go on as jobs of kind `rfid.process-read`: the engine counts their attempts, and keeps what is left as
+ * dead letters that can be redriven. Each is alone; others do not wait for it, and order does not matter, since a read
+ * that comes late is told from the basket's last one by its own time.
+ */
+import { z } from 'zod';
+import type { Queryable } from '../../engine/database/database.ts';
+import { TallymanError } from '../../engine/errors.ts';
+import { defineKind, type Kind } from '../../engine/jobs/kind.ts';
+import type { Tallyman } from '../../engine/tallyman.ts';
+import { hashToBase64 } from './content-hash.ts';
+import type { TagReadProcessor } from './process.ts';
+import type { FailedRead, TagRead } from './tag-read.ts';
+
+export const processReadKind = 'rfid.process-read';
+
+/** Retries of a read whose device may become known meanwhile. */
+const mostAttempts = 5;
+
+const schema = z.object({
+  zbTagReadId: z.string().optional(),
+  epc: z.string(),
+  epcUri: z.string().optional(),
+  deviceId: z.string(),
+  eventTimestamp: z.string(),
+  processorType: z.enum(['MQTT', 'Replay']),
+  tenantId: z.string(),
+});
+
+/** The kind that tries a read again. */
+export function processRead(processor: TagReadProcessor): Kind<TagRead> {
+  return defineKind<TagRead>({
+    name: processReadKind,
+    schema,
+    queue: 'rfid',
+    retry: { maxAttempts: mostAttempts },
+    handler: async (read, context) => {
+      const batch = await processor.examine([read]);
+      const [failure] = batch.failures;
+      // Not recorded once more: an attempt that fails leaves nothing but the job's last error.
+      if (failure) throw new TallymanError(failure.code, failure.message);
+      await context.commit((tx) => processor.processWithin(tx, batch));
+    },
+  });
+}
+
+/**
+ * `onFailed` for a processor: a job for each read, in the transaction that records its failure. The same read that fails
+ * again while its job or its dead letter is there adds none. What no retry can mend is a dead letter after one attempt.
+ */
+export function retryAsJobs(tallyman: Tallyman, kind: Kind<TagRead>) {
+  return async (tx: Queryable, failures: readonly FailedRead[]): Promise<void> => {
+    await tallyman.enqueueMany(
+      kind,
+      failures.map(({ read, contentHash, mendable }) => ({
+        payload: sendable(read),
+        tenantId: sendable(read).tenantId,
+        dedupeKey: hashToBase64(contentHash),
+        maxAttempts: mendable ? mostAttempts : 1,
+      })),
+      { tx },
+    );
+  };
+}
+
+/** A read with anything at all in its fields has to get through the schema, to be seen as a dead letter. */
+function sendable(read: TagRead): TagRead {
+  const text = (value: unknown): string =>
+    (typeof value === 'string' ? value : (JSON.stringify(value) ?? '')).replaceAll('\0', '�').slice(0, 1000);
+  const { zbTagReadId, epcUri } = read;
+  return {
+    ...(zbTagReadId !== undefined && { zbTagReadId: text(zbTagReadId) }),
+    epc: text(read.epc),
+    ...(epcUri !== undefined && { epcUri: text(epcUri) }),
+    deviceId: text(read.deviceId),
+    eventTimestamp: text(read.eventTimestamp),
+    processorType: read.processorType === 'Replay' ? 'Replay' : 'MQTT',
+    tenantId: text(read.tenantId).slice(0, 100) || 'default',
+  };
+}

@@ -1,0 +1,74 @@
+import type { Micros } from '../instant.ts';
+
+/** Which way a read came. */
+export type ProcessorType = 'MQTT' | 'Replay';
+
+/** A tag read as it is handed in. */
+export interface TagRead {
+  /** The id of its row in `iot.tag_reads`, when it comes from there. */
+  readonly zbTagReadId?: string | undefined;
+  /** Hex digits. */
+  readonly epc: string;
+  /** What the sender takes it for. The URI that is kept is always decoded from `epc`. */
+  readonly epcUri?: string | undefined;
+  readonly deviceId: string;
+  /** ISO 8601 with a zone; microseconds count. */
+  readonly eventTimestamp: string;
+  readonly processorType: ProcessorType;
+  readonly tenantId: string;
+}
+
+/** Why a read that was processed moved nothing. */
+export type SkipReason =
+  /** It has been processed before, by this path or the other. */
+  | 'duplicate'
+  /** The basket has been seen later than this, or at this very instant elsewhere. */
+  | 'stale'
+  | 'same location'
+  /** The basket's last movement over again, less than five minutes later. */
+  | 'same movement';
+
+/** The answer for one read. */
+export interface ReadResult {
+  /** False: it failed, occupies no key, and may be tried again. */
+  readonly success: boolean;
+  readonly basketId: string | null;
+  /** The movement it made, or the one it repeats. */
+  readonly movementId: string | null;
+  readonly isNewBasket: boolean;
+  readonly skipReason: SkipReason | null;
+  readonly errorMessage: string | null;
+}
+
+/** A read in canonical form, with all that deciding about it takes. */
+export interface ExaminedRead {
+  readonly tenantId: string;
+  readonly zbTagReadId: string | null;
+  readonly epcHex: string;
+  readonly epcUri: string;
+  readonly deviceId: string;
+  readonly locationId: string;
+  readonly at: Micros;
+  readonly timestamp: string;
+  readonly contentHash: string;
+  readonly processorType: ProcessorType;
+}
+
+export type FailureCode =
+  | 'BAD_EPC'
+  | 'BAD_TIMESTAMP'
+  | 'BAD_READ'
+  | 'UNKNOWN_DEVICE'
+  | 'DEVICE_WITHOUT_LOCATION';
+
+/** A read that could not be processed. */
+export interface FailedRead {
+  readonly read: TagRead;
+  readonly contentHash: string;
+  readonly code: FailureCode;
+  readonly message: string;
+  /** Null: it had none that could be read. */
+  readonly timestamp: string | null;
+  /** Somebody could still make the device known; nobody can mend the tag. */
+  readonly mendable: boolean;
+}

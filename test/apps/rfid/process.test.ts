@@ -1,0 +1,190 @@
+import { describe, expect, test } from 'vitest';
+import { contentHash, hashToBase64 } from '../../../src/apps/rfid/content-hash.ts';
+import { movements, plant, read, tag, tenantId, time } from './support.ts';
+
+describe('processTagReads', () => {
+  test('RFID-1: answers each read in its place', async () => {
+    const { processor, rows } = await plant();
+    const results = await processor.processTagReads([
+      read('A', 0),
+      read('nobody', 1),
+      read('A', 2),
+      read('B', 3),
+      read('A', 1),
+      read('A', 0),
+      read('B', 4, { epc: 'beef' }),
+    ]);
+    expect(results.map((r) => r.skipReason ?? r.errorMessage ?? (r.isNewBasket ? 'new' : 'moved'))).toEqual([
+      'new',
+      'device "nobody" is not known; register it and send the read round again',
+      'same location',
+      'moved',
+      'stale',
+      'duplicate',
+      'EPC "BEEF" is refused: it has 4 hex digits; tags of 96 bits have 24',
+    ]);
+    expect(results.map((r) => r.success)).toEqual([true, false, true, true, true, true, false]);
+    const [basket] = await rows<{ id: string; epc_uri: string }>('select * from rfid.baskets');
+    expect(basket).toMatchObject({ epc_uri: 'urn:epc:id:grai:0614141.12345.1', last_device_id: 'B' });
+    expect(results[0]).toMatchObject({ basketId: basket?.id, isNewBasket: true });
+    expect(results[5]).toEqual({ ...results[0], isNewBasket: false, skipReason: 'duplicate' });
+  });
+
+  test('RFID-2: the same read by MQTT and by replay, in either order, has one effect', async () => {
+    const { processor, rows } = await plant();
+    const byMqtt = read('A', 0.123456);
+    const byReplay = read(' A ', 0, {
+      epc: tag(1).toLowerCase(),
+      eventTimestamp: '2026-03-01T13:00:00.1234567+01:00',
+      processorType: 'Replay',
+      zbTagReadId: '7',
+    });
+    const [first] = await processor.processTagReads([byMqtt]);
+    const [again] = await processor.processTagReads([byReplay]);
+    expect(again).toEqual({ ...first, isNewBasket: false, skipReason: 'duplicate' });
+    const other = { ...byReplay, epc: tag(2), zbTagReadId: '8' };
+    expect((await processor.processTagReads([other]))[0]?.isNewBasket).toBe(true);
+    expect((await processor.processTagReads([{ ...byMqtt, epc: tag(2) }]))[0]?.skipReason).toBe('duplicate');
+    // The same row of iot under another content: it is still the same row.
+    expect((await processor.processTagReads([{ ...other, epc: tag(3) }]))[0]?.skipReason).toBe('duplicate');
+    const kept = await rows<{ hash: string }>(
+      `select encode(content_hash, 'base64') as hash, zb_tag_read_id, processor_type from rfid.tag_read_processings order by id`,
+    );
+    const hash = contentHash({ deviceId: 'A', epcHex: tag(1), timestamp: time(0.123456) });
+    expect(kept).toEqual([
+      { hash: hashToBase64(hash), zb_tag_read_id: null, processor_type: 'MQTT' },
+      { hash: expect.any(String), zb_tag_read_id: '8', processor_type: 'Replay' },
+    ]);
+  });
+
+  test('RFID-2: both keys are unique for a tenant; another tenant has its own', async () => {
+    const { processor, rows } = await plant();
+    await processor.processTagReads([read('A', 0, { zbTagReadId: '1' })]);
+    const copy = (set: string) =>
+      rows(`insert into rfid.tag_read_processings (tenant_id, zb_tag_read_id, content_hash, processor_type, epc_hex, device_id)
+            select ${set} from rfid.tag_read_processings`);
+    await expect(copy(`tenant_id, null, content_hash, 'MQTT', '', ''`)).rejects.toThrow(
+      /processings_by_content/,
+    );
+    await expect(copy(`tenant_id, 1, sha256('other'), 'MQTT', '', ''`)).rejects.toThrow(
+      /processings_by_tag_read/,
+    );
+    await copy(`'other', zb_tag_read_id, content_hash, 'MQTT', '', ''`);
+  });
+
+  test('RFID-3: a failed read does not occupy its key', async () => {
+    const { processor, rows, tallyman, at, devices } = await plant();
+    const early = read('D', 0, { zbTagReadId: '5' });
+    for (let i = 0; i < 2; i += 1)
+      expect((await processor.processTagReads([early]))[0]).toMatchObject({ success: false, basketId: null });
+    await tallyman.database.query(
+      `insert into iot.devices (tenant_id, serial, name, location_id) values ($1, 'D', 'D', $2)`,
+      [tenantId, at.A],
+    );
+    devices.drop();
+    expect((await processor.processTagReads([early]))[0]).toMatchObject({ success: true, isNewBasket: true });
+    expect(
+      await rows(
+        `select count(*)::int as n, count(error_message)::int as failed from rfid.tag_read_processings`,
+      ),
+    ).toEqual([{ n: 3, failed: 2 }]);
+  });
+
+  test('RFID-5: one basket for each tenant and EPC', async () => {
+    const { processor, rows, tallyman } = await plant();
+    await tallyman.database.query(`
+      with l as (insert into iot.locations (tenant_id, name) values ('other', 'A') returning id)
+      insert into iot.devices (tenant_id, serial, name, location_id) select 'other', 'A', 'A', id from l`);
+    await processor.processTagReads([read('A', 0), read('A', 0, { tenantId: 'other' })]);
+    await processor.processTagReads([
+      read('A', 1, { tenantId: 'other' }),
+      read('A', 1, { epc: tag(1).toLowerCase() }),
+    ]);
+    expect(await rows('select tenant_id, epc_hex from rfid.baskets order by tenant_id')).toEqual([
+      { tenant_id: 'default', epc_hex: tag(1) },
+      { tenant_id: 'other', epc_hex: tag(1) },
+    ]);
+  });
+
+  test('RFID-6: a late read never moves a basket back', async () => {
+    const bundle = await plant();
+    await bundle.processor.processTagReads([read('A', 0)]);
+    await bundle.processor.processTagReads([read('B', 10)]);
+    const [late] = await bundle.processor.processTagReads([read('A', 5)]);
+    expect(late).toMatchObject({ success: true, skipReason: 'stale', movementId: null });
+    expect(await movements(bundle)).toEqual(['→A', 'A→B']);
+    expect(await bundle.rows(`select skip_reason from rfid.tag_read_processings order by id`)).toEqual([
+      { skip_reason: null },
+      { skip_reason: null },
+      { skip_reason: 'stale' },
+    ]);
+  });
+
+  test('RFID-7: A→B, B→A, A→B inside five minutes are three movements, in one batch and in many', async () => {
+    const path = [read('A', 0), read('B', 1), read('A', 2), read('B', 3)];
+    const wanted = ['→A', 'A→B', 'B→A', 'A→B'];
+    const together = await plant();
+    await together.processor.processTagReads(path);
+    expect(await movements(together)).toEqual(wanted);
+    const apart = await plant();
+    for (const one of path) await apart.processor.processTagReads([one]);
+    expect(await movements(apart)).toEqual(wanted);
+  });
+
+  test("RFID-7: the last movement over again is the same one, also across a bucket's edge", async () => {
+    const bundle = await plant();
+    const { processor, rows, at } = bundle;
+    // The bucket begins at 300 s; somebody puts the basket back by hand.
+    const [, moved] = await processor.processTagReads([read('A', 0), read('B', 299)]);
+    const putBack = () => rows('update rfid.baskets set location_id = $1', [at.A]);
+    await putBack();
+    const [inBucket] = await processor.processTagReads([read('B', 299.5)]);
+    await putBack();
+    const [across] = await processor.processTagReads([read('B', 598.999999)]);
+    for (const same of [inBucket, across])
+      expect(same).toMatchObject({ skipReason: 'same movement', movementId: moved?.movementId });
+    expect(await movements(bundle)).toEqual(['→A', 'A→B']);
+    await putBack();
+    expect((await processor.processTagReads([read('B', 599)]))[0]?.skipReason).toBe(null);
+    expect(await movements(bundle)).toEqual(['→A', 'A→B', 'A→B']);
+  });
+
+  test('RFID-7: the database refuses a movement that was decided twice from the same state', async () => {
+    const { processor, rows } = await plant();
+    await processor.processTagReads([read('A', 1), read('B', 2)]);
+    await expect(
+      rows(`insert into rfid.movements (basket_id, from_location_id, to_location_id, event_timestamp, window_start, device_id, tenant_id)
+            select basket_id, from_location_id, to_location_id, event_timestamp + interval '1 s', window_start, device_id, tenant_id
+              from rfid.movements where from_location_id is null`),
+    ).rejects.toThrow(/movements_once/);
+  });
+
+  test('times that cannot be are refused with a reason', async () => {
+    const { processor } = await plant(['A'], { now: () => Date.UTC(2026, 2, 1, 12) });
+    const ask = async (eventTimestamp: string) =>
+      (await processor.processTagReads([read('A', 0, { eventTimestamp })]))[0]?.errorMessage;
+    expect(await ask(time(300))).toBe(null);
+    expect(await ask(time(300.000001))).toMatch(/future/);
+    expect(await ask('1970-01-01T00:00:00Z')).toMatch(/clock set/);
+    expect(await ask('yesterday')).toMatch(/not a time/);
+  });
+
+  test('an empty call does nothing; names may be anything a database can keep', async () => {
+    const { processor } = await plant(['A', 'Tür "Süd" \\ {1,2}, null', 'null']);
+    expect(await processor.processTagReads([])).toEqual([]);
+    const results = await processor.processTagReads([
+      read('Tür "Süd" \\ {1,2}, null', 0),
+      read('null', 1),
+      read('\0', 2),
+      read('x'.repeat(300), 2),
+      read(7 as unknown as string, 3),
+    ]);
+    expect(results.map((r) => r.errorMessage)).toEqual([
+      null,
+      null,
+      'deviceId contains a NUL character',
+      'deviceId is longer than 256 characters',
+      'deviceId must be a text, got number',
+    ]);
+  });
+});
