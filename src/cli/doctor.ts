@@ -3,15 +3,16 @@ import { loadConfig } from '../config/load.ts';
 import { Database } from '../engine/database/database.ts';
 import { examine, type Finding } from '../engine/database/doctor.ts';
 import { reachDatabase } from '../runtime/database.ts';
-import { exitCodes, explain } from './exit.ts';
-import { examples, type JsonOption, withJson } from './options.ts';
+import { mqttSettingsOf } from '../runtime/mqtt.ts';
+import { exitCodes, explain, usage } from './exit.ts';
+import { examples, type JsonOption, wholeNumber, withJson } from './options.ts';
 import { show } from './output/print.ts';
 import { paintState } from './output/terminal.ts';
 import { count, printable } from './output/text.ts';
 import { commandLogger } from './session.ts';
 
 export function addDoctor(program: Command): void {
-  withJson(program.command('doctor'))
+  const doctor = withJson(program.command('doctor'))
     .description('check versions, connection, pooler, clock, and settings that cost safety')
     .addHelpText(
       'after',
@@ -19,13 +20,59 @@ export function addDoctor(program: Command): void {
     )
     .action(async (options: JsonOption) => {
       const { where, findings } = await checkUp();
-      const failed = findings.filter(({ level }) => level === 'fail').length;
-      const warned = findings.filter(({ level }) => level === 'warn').length;
-      show(options.json, { database: where, healthy: failed === 0, findings }, () =>
-        [`Database: ${where}`, '', ...findings.map(line), '', verdict(failed, warned)].join('\n'),
-      );
-      if (failed > 0) process.exitCode = exitCodes.unhealthy;
+      report(options, { database: where }, findings);
     });
+
+  doctor
+    .command('mqtt')
+    .description(
+      'prove that intake from the MQTT broker loses nothing: settings, session, probes that arrive once',
+    )
+    .option('--probe-topic <topic>', 'probes go to a topic below it', 'tallyman/doctor')
+    .option('--probes <count>', 'how many; 0 sends none', wholeNumber(0, 10_000), 20)
+    .option(
+      '--former-instance <id...>',
+      'instance ids no longer in use: does a session of theirs still hoard messages?',
+    )
+    .addHelpText('after', examples(['doctor mqtt', 'doctor mqtt --former-instance intake-3 --json']))
+    .action(
+      async (
+        options: { probeTopic: string; probes: number; formerInstance?: string[] },
+        command: Command,
+      ) => {
+        const settings = mqttSettingsOf(loadConfig());
+        if (!settings)
+          throw usage('mqtt.brokerHost (MQTT_BROKER_HOST) is not set: there is no broker to examine');
+        const { doctorMqtt } = await import('../ingest/mqtt/doctor.ts');
+        const { probeTopic, probes, formerInstance: formerInstances = [] } = options;
+        const findings = await doctorMqtt({ settings, probeTopic, probes, formerInstances });
+        // `doctor` itself takes --json, too, and hears it first.
+        report(
+          command.optsWithGlobals(),
+          { broker: `${settings.brokerHost}:${settings.brokerPort}` },
+          findings,
+        );
+      },
+    );
+}
+
+function report(
+  options: JsonOption,
+  what: Readonly<Record<string, string>>,
+  findings: readonly Finding[],
+): void {
+  const failed = findings.filter(({ level }) => level === 'fail').length;
+  const warned = findings.filter(({ level }) => level === 'warn').length;
+  show(options.json, { ...what, healthy: failed === 0, findings }, () =>
+    [
+      ...Object.entries(what).map(([name, where]) => `${name[0]?.toUpperCase()}${name.slice(1)}: ${where}`),
+      '',
+      ...findings.map(line),
+      '',
+      verdict(failed, warned),
+    ].join('\n'),
+  );
+  if (failed > 0) process.exitCode = exitCodes.unhealthy;
 }
 
 /** A database that cannot be reached is a finding too, and the one a person calls the doctor for. */

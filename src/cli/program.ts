@@ -9,6 +9,7 @@ import { addLanes } from './lanes.ts';
 import { addMigrate } from './migrate.ts';
 import { complain } from './output/print.ts';
 import { addQueues } from './queues.ts';
+import { addRfid } from './rfid.ts';
 import { addSchedules } from './schedules.ts';
 import { addServe } from './serve.ts';
 import { addTenants } from './tenants.ts';
@@ -56,6 +57,7 @@ export function buildProgram(): Command {
   addWebhooks(program);
   addServe(program);
   addWorker(program);
+  addRfid(program);
   addTenants(program);
   addKeys(program);
   addMigrate(program);

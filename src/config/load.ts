@@ -85,7 +85,7 @@ function fromText(text: string, key: Key<unknown>, variable: string): unknown {
     const number = Number(text);
     return Number.isNaN(number) ? text : number * (key.scale?.[variable] ?? 1);
   }
-  if (typeof key.fallback === 'boolean') {
+  if (typeof key.fallback === 'boolean' || key.schema.safeParse(true).success) {
     if (/^(true|1|yes|on)$/i.test(text)) return true;
     if (/^(false|0|no|off)$/i.test(text)) return false;
   }

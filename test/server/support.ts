@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { onTestFinished } from 'vitest';
+import { TagReadProcessor } from '../../src/apps/rfid/process.ts';
+import { CachedDevices } from '../../src/apps/rfid/reference/cached-devices.ts';
 import type { Config } from '../../src/config/keys.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import type { AnyKind } from '../../src/engine/jobs/kind.ts';
@@ -126,6 +128,9 @@ export async function bury({ rows }: Pick<TestServer, 'rows'>, id: string): Prom
   );
 }
 
+/** GS1's own example of a GRAI-96. */
+export const epc = '3314257BF40C0E4000000190';
+
 /** One of everything in this tenant: what another tenant must not see. */
 export async function furnish(test: TestServer, ask: Ask): Promise<Record<string, string>> {
   await registerKind(test, 'noop');
@@ -146,6 +151,22 @@ export async function furnish(test: TestServer, ask: Ask): Promise<Record<string
   const ping = await made(ask('POST', `/v1/webhooks/${webhook.id}/ping`));
   await made(ask('PUT', '/v1/schedules/nightly', { cron: '0 3 * * *', kind: 'noop' }));
   const key = await made(ask('POST', '/v1/keys', { name: 'k', role: 'auditor' }));
+  const dock = await made(ask('POST', '/v1/locations', { name: 'dock' }));
+  await made(ask('PUT', '/v1/devices/fx-1', { location_id: dock.id, role: 'dock-door' }));
+  const [home] = await test.rows<{ tenantId: string }>(
+    'select tenant_id as "tenantId" from tallyman.jobs where id = $1',
+    [job.id],
+  );
+  const { database } = test.tallyman;
+  const processor = new TagReadProcessor({ database, devices: new CachedDevices({ database }) });
+  const read = {
+    epc,
+    deviceId: 'fx-1',
+    eventTimestamp: '2026-03-01T09:30:00Z',
+    processorType: 'MQTT' as const,
+  };
+  const [counted] = await processor.processTagReads([{ ...read, tenantId: home?.tenantId ?? '' }]);
+  if (!counted?.success) throw new Error(String(counted?.errorMessage));
   return {
     job: job.id,
     dead: dead.id,
@@ -154,5 +175,6 @@ export async function furnish(test: TestServer, ask: Ask): Promise<Record<string
     delivery: ping.delivery_id,
     schedule: 'nightly',
     key: key.id,
+    basket: epc,
   };
 }

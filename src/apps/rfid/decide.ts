@@ -57,6 +57,8 @@ export interface NewMovement {
 /** A basket that was seen: its state after the batch. */
 export interface SeenBasket {
   readonly id: string;
+  readonly tenantId: string;
+  readonly epcHex: string;
   readonly locationId: string;
   readonly lastSeenAt: Micros;
   readonly deviceId: string;
@@ -84,6 +86,8 @@ export const basketKey = (read: { readonly tenantId: string; readonly epcHex: st
 
 interface BasketState {
   readonly id: string;
+  readonly tenantId: string;
+  readonly epcHex: string;
   locationId: string | null;
   lastSeenAt: Micros | null;
   lastMovement: LastMovement | null;
@@ -172,11 +176,29 @@ function stateOf(read: ExaminedRead, states: Map<string, BasketState>, known: Kn
   if (state) return state;
   const basket = known.baskets.get(key);
   if (!basket) throw new Error(`basket ${read.epcHex} of tenant ${read.tenantId} was not loaded`);
-  const fresh: BasketState = { ...basket, deviceId: '', movement: null, seen: false };
+  const { tenantId, epcHex } = read;
+  const fresh: BasketState = { ...basket, tenantId, epcHex, deviceId: '', movement: null, seen: false };
   states.set(key, fresh);
   return fresh;
 }
 
-function seenBasket({ id, locationId, lastSeenAt, deviceId, movement }: BasketState): SeenBasket {
-  return { id, locationId: locationId as string, lastSeenAt: lastSeenAt as Micros, deviceId, movement };
+function seenBasket({
+  id,
+  tenantId,
+  epcHex,
+  locationId,
+  lastSeenAt,
+  deviceId,
+  movement,
+}: BasketState): SeenBasket {
+  // Both were set when it was seen.
+  return {
+    id,
+    tenantId,
+    epcHex,
+    locationId: locationId as string,
+    lastSeenAt: lastSeenAt as Micros,
+    deviceId,
+    movement,
+  };
 }

@@ -132,5 +132,5 @@ const failed = ({ message }: FailedRead): ReadResult => ({
  * A key that somebody else took meanwhile can only be the id of a tag read that came under two EPCs; a deadlock only be
  * with a stranger's transaction. Either is decided the next time.
  */
-const isCollision = (error: unknown): boolean =>
+export const isCollision = (error: unknown): boolean =>
   ['23505', '40001', '40P01'].includes((error as { code?: string } | null)?.code ?? '');

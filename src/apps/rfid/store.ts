@@ -83,9 +83,10 @@ export async function record(
     ...failures.map(failureRow),
   ];
   if (rows.length === 0) return [];
+  const lastMoves = baskets.map(({ movement }) => (movement === null ? undefined : movements[movement]));
   const { rows: answer } = await tx.query<{ ids: string[] }>(
     `select rfid.record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
-                        $22, $23, $24, $25) as ids`,
+                        $22, $23, $24, $25, $26, $27, $28, $29, $30) as ids`,
     [
       textArray(movements.map((move) => move.tenantId)),
       plainArray(movements.map((move) => move.basketId)),
@@ -95,10 +96,15 @@ export async function record(
       plainArray(movements.map((move) => formatInstant(move.windowStart))),
       textArray(movements.map((move) => move.deviceId)),
       plainArray(baskets.map((basket) => basket.id)),
+      textArray(baskets.map((basket) => basket.tenantId)),
+      plainArray(baskets.map((basket) => basket.epcHex)),
       plainArray(baskets.map((basket) => basket.locationId)),
       plainArray(baskets.map((basket) => formatInstant(basket.lastSeenAt))),
       textArray(baskets.map((basket) => basket.deviceId)),
       plainArray(baskets.map((basket) => (basket.movement === null ? null : basket.movement + 1))),
+      plainArray(lastMoves.map((move) => move?.from ?? null)),
+      plainArray(lastMoves.map((move) => move?.to ?? null)),
+      plainArray(lastMoves.map((move) => (move ? formatInstant(move.at) : null))),
       textArray(rows.map((row) => row.tenantId)),
       plainArray(rows.map((row) => row.zbTagReadId)),
       plainArray(rows.map((row) => row.contentHash)),

@@ -4,6 +4,7 @@ import { deadLetterRoutes } from './dead-letters.ts';
 import { jobRoutes } from './jobs.ts';
 import { laneRoutes } from './lanes.ts';
 import { queueRoutes } from './queues.ts';
+import { rfidRoutes } from './rfid.ts';
 import { scheduleRoutes } from './schedules.ts';
 import { webhookRoutes } from './webhooks.ts';
 
@@ -14,5 +15,6 @@ export const routes: readonly AnyRoute[] = [
   ...deadLetterRoutes,
   ...scheduleRoutes,
   ...webhookRoutes,
+  ...rfidRoutes,
   ...accessRoutes,
 ];

@@ -1,5 +1,8 @@
--- The statements of processTagReads, in its order. Functions, so that a session plans them once; and planned for the
--- indexes they are made for, whatever the statistics of a table that was empty a minute ago say.
+-- The statements of processTagReads, in its order. Functions, so that a session plans them once.
+--
+-- A plan that was made while a table was empty must be right when it has a million rows, and a join is not: from the
+-- side of an empty table it looks best. So nothing is joined here. Each row looks up what it needs: by a lateral
+-- subquery that cannot be flattened (`offset 0`, or a lock in it), or by the index that `on conflict` names.
 
 -- Makes the baskets that are not there yet and locks all of them, until the caller's transaction ends.
 --
@@ -10,25 +13,26 @@ create function rfid.take_baskets(p_tenants text[], p_epcs text[], p_uris text[]
 returns table (n bigint, id bigint, location_id bigint, last_seen_at numeric,
                movement_id bigint, moved_from bigint, moved_to bigint, moved_at numeric)
 language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set jit = off set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 begin
   insert into rfid.baskets (tenant_id, epc_hex, epc_uri)
   select w.tenant_id, w.epc_hex, w.epc_uri
     from unnest(p_tenants, p_epcs, p_uris) as w (tenant_id, epc_hex, epc_uri)
-   where not exists (select 1 from rfid.baskets b where b.tenant_id = w.tenant_id and b.epc_hex = w.epc_hex)
+   where not exists (select 1 from rfid.baskets b
+                      where b.tenant_id = w.tenant_id and b.epc_hex = w.epc_hex offset 0)
    order by w.tenant_id collate "C", w.epc_hex collate "C"
   on conflict do nothing;
   -- A statement of its own: its snapshot is younger than the waiting, so it sees what others made meanwhile.
   return query
   select w.n, b.id, b.location_id, extract(epoch from b.last_seen_at),
          b.movement_id, b.moved_from, b.moved_to, extract(epoch from b.moved_at)
-    from unnest(p_tenants, p_epcs) with ordinality as w (tenant_id, epc_hex, n)
-    join rfid.baskets b on b.tenant_id = w.tenant_id and b.epc_hex = w.epc_hex
-   order by b.tenant_id, b.epc_hex
-     for no key update of b;
+    from (select u.* from unnest(p_tenants, p_epcs) with ordinality as u (tenant_id, epc_hex, n)
+           order by u.tenant_id collate "C", u.epc_hex collate "C") w,
+         lateral (select b.* from rfid.baskets b
+                   where b.tenant_id = w.tenant_id and b.epc_hex = w.epc_hex
+                     for no key update) b;
 end $$;
 
 -- Which of these reads have been processed, by one key or the other. Exact only for reads whose baskets the caller
@@ -37,22 +41,23 @@ end $$;
 create function rfid.processed(p_tenants text[], p_hashes text[], p_tag_reads bigint[])
 returns table (n bigint, basket_id bigint, movement_id bigint)
 language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set jit = off set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 begin
   return query
   select w.n, p.basket_id, p.movement_id
-    from unnest(p_tenants, p_hashes) with ordinality as w (tenant_id, content_hash, n)
-    join rfid.tag_read_processings p
-      on p.tenant_id = w.tenant_id and p.content_hash = decode(w.content_hash, 'hex') and p.error_message is null;
+    from unnest(p_tenants, p_hashes) with ordinality as w (tenant_id, content_hash, n),
+         lateral (select p.basket_id, p.movement_id from rfid.tag_read_processings p
+                   where p.tenant_id = w.tenant_id and p.content_hash = decode(w.content_hash, 'hex')
+                     and p.error_message is null offset 0) p;
   if p_tag_reads is not null then
     return query
     select w.n, p.basket_id, p.movement_id
-      from unnest(p_tenants, p_tag_reads) with ordinality as w (tenant_id, zb_tag_read_id, n)
-      join rfid.tag_read_processings p
-        on p.tenant_id = w.tenant_id and p.zb_tag_read_id = w.zb_tag_read_id and p.error_message is null;
+      from unnest(p_tenants, p_tag_reads) with ordinality as w (tenant_id, zb_tag_read_id, n),
+           lateral (select p.basket_id, p.movement_id from rfid.tag_read_processings p
+                     where p.tenant_id = w.tenant_id and p.zb_tag_read_id = w.zb_tag_read_id
+                       and p.error_message is null offset 0) p;
   end if;
 end $$;
 
@@ -61,14 +66,14 @@ end $$;
 create function rfid.record(
   p_move_tenants text[], p_move_baskets bigint[], p_move_from bigint[], p_move_to bigint[],
   p_move_at timestamptz[], p_move_windows timestamptz[], p_move_devices text[],
-  p_baskets bigint[], p_locations bigint[], p_seen_at timestamptz[], p_seen_by text[], p_last_moves integer[],
+  p_baskets bigint[], p_basket_tenants text[], p_basket_epcs text[], p_locations bigint[], p_seen_at timestamptz[],
+  p_seen_by text[], p_last_moves integer[], p_moved_from bigint[], p_moved_to bigint[], p_moved_at timestamptz[],
   p_tenants text[], p_tag_reads bigint[], p_hashes text[], p_processors text[], p_at timestamptz[],
   p_read_baskets bigint[], p_read_moves integer[], p_earlier_moves bigint[], p_epcs text[], p_devices text[],
   p_new boolean[], p_skips text[], p_errors text[]
 ) returns bigint[]
 language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
-set jit = off set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_moves bigint[] := array(select nextval('rfid.movement_ids') from generate_series(1, cardinality(p_move_baskets)));
@@ -78,16 +83,22 @@ begin
   select m.* from unnest(v_moves, p_move_baskets, p_move_from, p_move_to, p_move_at, p_move_windows, p_move_devices,
                          p_move_tenants) as m;
 
-  update rfid.baskets b
-     set location_id = s.location_id, last_seen_at = s.seen_at, last_device_id = s.seen_by,
-         first_seen_at = coalesce(b.first_seen_at, s.seen_at),
-         movement_id = coalesce(v_moves[s.move], b.movement_id),
-         moved_from = case when s.move is null then b.moved_from else p_move_from[s.move] end,
-         moved_to = case when s.move is null then b.moved_to else p_move_to[s.move] end,
-         moved_at = case when s.move is null then b.moved_at else p_move_at[s.move] end
-    from unnest(p_baskets, p_locations, p_seen_at, p_seen_by, p_last_moves)
-      as s (id, location_id, seen_at, seen_by, move)
-   where b.id = s.id;
+  -- Always finds them: they are locked. An update would have to be joined.
+  insert into rfid.baskets as b
+    (id, tenant_id, epc_hex, epc_uri, location_id, last_seen_at, first_seen_at, last_device_id,
+     movement_id, moved_from, moved_to, moved_at)
+  overriding system value
+  select s.id, s.tenant_id, s.epc_hex, '', s.location_id, s.seen_at, s.seen_at, s.seen_by,
+         v_moves[s.move], s.moved_from, s.moved_to, s.moved_at
+    from unnest(p_baskets, p_basket_tenants, p_basket_epcs, p_locations, p_seen_at, p_seen_by, p_last_moves,
+                p_moved_from, p_moved_to, p_moved_at)
+      as s (id, tenant_id, epc_hex, location_id, seen_at, seen_by, move, moved_from, moved_to, moved_at)
+  on conflict (tenant_id, epc_hex) do update
+     set location_id = excluded.location_id, last_seen_at = excluded.last_seen_at,
+         first_seen_at = coalesce(b.first_seen_at, excluded.first_seen_at), last_device_id = excluded.last_device_id,
+         movement_id = coalesce(excluded.movement_id, b.movement_id),
+         moved_from = case when excluded.movement_id is null then b.moved_from else excluded.moved_from end,
+         moved_to = coalesce(excluded.moved_to, b.moved_to), moved_at = coalesce(excluded.moved_at, b.moved_at);
 
   insert into rfid.tag_read_processings
     (tenant_id, zb_tag_read_id, content_hash, processor_type, event_timestamp, basket_id, movement_id, epc_hex,

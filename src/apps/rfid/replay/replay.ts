@@ -1,0 +1,373 @@
+import { hash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Checkpoints } from '../../../engine/checkpoints/checkpoints.ts';
+import type { Queryable } from '../../../engine/database/database.ts';
+import { messageOf, TallymanError } from '../../../engine/errors.ts';
+import { requireWhole } from '../../../engine/jobs/kind.ts';
+import type { Exclusive, Section } from '../../../engine/locks/exclusive.ts';
+import { type Logger, silentLogger } from '../../../engine/logger.ts';
+import { parseInstant } from '../../instant.ts';
+import { deviceLockId, lockIds } from '../lock-ids.ts';
+import { type ExaminedBatch, isCollision, type TagReadProcessor } from '../process.ts';
+import type { ReadResult, TagRead } from '../tag-read.ts';
+import {
+  earlier,
+  isAfter,
+  isIdle,
+  latePass,
+  newPass,
+  type Pass,
+  type Position,
+  startingAt,
+} from './position.ts';
+import type { Selection, SourceDevice, SourceRow, TagReadSource } from './source.ts';
+import { failedBefore } from './store.ts';
+
+export interface ReplayOptions {
+  readonly source: TagReadSource;
+  readonly processor: TagReadProcessor;
+  readonly checkpoints: Checkpoints;
+  /** Runs a section under a lock, or not at all: `tallyman.exclusively`. */
+  readonly exclusively: <T>(
+    lockId: bigint,
+    work: (section: Section) => Promise<T>,
+    options?: { readonly signal?: AbortSignal },
+  ) => Promise<Exclusive<T>>;
+  /** Names the checkpoints. Default: the table's name. */
+  readonly name?: string;
+  /** Reads in one transaction. Default 500. */
+  readonly batch?: number;
+  readonly logger?: Logger;
+}
+
+export interface ReplayCounts {
+  readonly read: number;
+  /** Had not been processed before. */
+  readonly processed: number;
+  readonly duplicates: number;
+  readonly failed: number;
+}
+
+export interface ReplayProgress extends ReplayCounts {
+  /** How many there were to read when it began; late ones come on top. */
+  readonly total: number;
+  /** The id of the last row that is done. */
+  readonly position: string;
+}
+
+export interface ReplayRequest {
+  /** An id, or a time of events (ISO 8601), included. Default: from the checkpoint. */
+  readonly from?: string;
+  /** An id, included, or a time of events, not included. Default: to the newest row. */
+  readonly to?: string;
+  /** A serial. Default: all devices. */
+  readonly device?: string;
+  readonly tenantId?: string;
+  readonly onProgress?: (progress: ReplayProgress) => void;
+  readonly signal?: AbortSignal;
+  /** How long to wait for a replay elsewhere to end. Default 30,000. */
+  readonly waitMs?: number;
+}
+
+export interface FollowOptions {
+  readonly signal: AbortSignal;
+  /** Default 5,000. */
+  readonly intervalMs?: number;
+  /**
+   * `in-order`: one instance at a time reads all devices in the order of ids, so that baskets move as they moved.
+   * `by-device`: every instance takes the devices that are free. A basket that passed two of them may be judged by the
+   * later read first; the earlier one is then stale and makes no movement. Default `in-order`.
+   */
+  readonly mode?: 'in-order' | 'by-device';
+}
+
+const none: ReplayCounts = { read: 0, processed: 0, duplicates: 0, failed: 0 };
+const retryPauseMs = 200;
+/** How often a batch is tried again that met another at the same keys. */
+const patience = 5;
+/** Of a checkpoint, in bytes. */
+const longestName = 256;
+
+/**
+ * Processes what the source holds and nobody has processed, each row once.
+ *
+ * A batch is one transaction with three parts: the effects, their keys, and the checkpoint. So a crash at any point leaves
+ * a batch whole or not begun. It runs on the connection that holds the lock: who has lost the lock cannot commit.
+ */
+export class Replay {
+  readonly #options: ReplayOptions;
+  readonly #batch: number;
+  readonly #name: string;
+  readonly #logger: Logger;
+
+  constructor(options: ReplayOptions) {
+    this.#options = options;
+    this.#batch = options.batch ?? 500;
+    requireWhole(this.#batch, 'batch', 1, 10_000);
+    this.#name = `rfid.replay/${options.name ?? options.source.name}`;
+    this.#logger = options.logger ?? silentLogger;
+  }
+
+  /** All devices in the order of ids, from the checkpoint to the newest row. `undefined`: another instance is at it. */
+  catchUp(request: Pick<ReplayRequest, 'onProgress' | 'signal'> = {}): Promise<ReplayCounts | undefined> {
+    return this.#advance({ checkpoint: this.#name, lockId: lockIds.replay }, request);
+  }
+
+  /** One device, from its own checkpoint to the newest row. `undefined`: another instance is at it. */
+  async catchUpDevice(
+    device: SourceDevice,
+    request: Pick<ReplayRequest, 'onProgress' | 'signal'> = {},
+  ): Promise<ReplayCounts | undefined> {
+    const scope = {
+      checkpoint: this.#checkpointOf(device),
+      lockId: deviceLockId(device.deviceId),
+      device,
+      // What is complete for all is complete for each.
+      start: (await this.#load(this.#name)).position.floor,
+    };
+    return this.#advance(scope, request);
+  }
+
+  /**
+   * Each device that is free, so that instances share the work; then, when all devices have come so far, the common
+   * checkpoint. Answers what this instance did.
+   */
+  async catchUpByDevice(signal?: AbortSignal): Promise<ReplayCounts> {
+    const { source, exclusively, checkpoints } = this.#options;
+    const request = signal ? { signal } : {};
+    const horizon = await source.look();
+    const { position } = await this.#load(this.#name);
+    let counts = none;
+    if (isIdle(position, horizon)) return counts;
+    for (const device of await source.devices(position.floor, horizon.id)) {
+      signal?.throwIfAborted();
+      counts = sum(counts, (await this.catchUpDevice(device, request)) ?? none);
+    }
+    await exclusively(lockIds.replay, async (section) => {
+      const { position, version } = await this.#load(this.#name);
+      const mark = position.awaits ?? horizon;
+      const settled = await source.isSettled(mark);
+      // Asked after the writers have ended, so that a device whose first row came late is among them.
+      const devices = settled ? await source.devices(position.floor, mark.id) : [];
+      let floor = settled ? mark.id : position.floor;
+      for (const device of devices)
+        floor = earlier(floor, (await this.#load(this.#checkpointOf(device))).position.floor);
+      const waiting = { ...position, awaits: mark };
+      const done = settled && floor === mark.id;
+      if (!done && position.awaits) return;
+      const next = (done && latePass(waiting, horizon)?.position(floor)) || waiting;
+      await section.transaction((tx) => checkpoints.save(tx, this.#name, next, { expectedVersion: version }));
+    });
+    return counts;
+  }
+
+  /** Goes on until the signal fires. What goes wrong is told and tried again. */
+  async follow({ signal, intervalMs = 5000, mode = 'in-order' }: FollowOptions): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        const counts = await (mode === 'in-order' ? this.catchUp({ signal }) : this.catchUpByDevice(signal));
+        if (counts && counts.processed > 0)
+          this.#logger.info({ ...counts, source: this.#name }, 'replay processed reads that nobody had');
+      } catch (error) {
+        if (!signal.aborted)
+          this.#logger.warn(
+            { source: this.#name, error: messageOf(error) },
+            'replay failed; it goes on where it was',
+          );
+      }
+      await sleep(intervalMs, undefined, { signal }).catch(() => {});
+    }
+  }
+
+  /** A stretch that a person names, whatever the checkpoint says; without `from` and `to`, from the checkpoint. */
+  async replay(request: ReplayRequest = {}): Promise<ReplayCounts> {
+    const { from, to, device, tenantId = 'default', waitMs = 30_000 } = request;
+    const wanted = device === undefined ? undefined : { deviceId: device.trim(), tenantId };
+    if (from !== undefined) checkEnd(from, 'from');
+    if (to !== undefined) checkEnd(to, 'to');
+    const attempt = (): Promise<ReplayCounts | undefined> => {
+      if (from !== undefined || to !== undefined) return this.#stretch(request, wanted);
+      return wanted ? this.catchUpDevice(wanted, request) : this.catchUp(request);
+    };
+    const deadline = Date.now() + waitMs;
+    for (;;) {
+      const counts = await attempt();
+      if (counts) return counts;
+      if (Date.now() >= deadline)
+        throw new TallymanError(
+          'BAD_STATE',
+          `another replay of ${device === undefined ? 'all devices' : `device "${device}"`} has been running for ${waitMs} ms; try again when it has ended`,
+        );
+      await sleep(retryPauseMs, undefined, request.signal ? { signal: request.signal } : {});
+    }
+  }
+
+  async #stretch(
+    { from, to, onProgress, signal }: ReplayRequest,
+    device: SourceDevice | undefined,
+  ): Promise<ReplayCounts | undefined> {
+    const { source, exclusively } = this.#options;
+    const selection: Selection = {
+      device,
+      fromTime: from !== undefined && !isId(from) ? from : undefined,
+      toTime: to !== undefined && !isId(to) ? to : undefined,
+    };
+    const after = from !== undefined && isId(from) ? String(BigInt(from) - 1n) : '0';
+    const lockId = device ? deviceLockId(device.deviceId) : lockIds.replay;
+    const result = await exclusively(
+      lockId,
+      async (section) => {
+        const newest = (await source.look()).id;
+        const upTo = to !== undefined && isId(to) ? earlier(to, newest) : newest;
+        const total = onProgress ? await source.count(after, upTo, selection) : 0;
+        const tell = teller(total, onProgress);
+        let at = after;
+        while (isAfter(upTo, at)) {
+          section.signal.throwIfAborted();
+          const rows = await source.read(at, upTo, this.#batch, selection);
+          at = endOf(rows, this.#batch, upTo);
+          tell((await this.#commit(section, rows)).counts, at);
+        }
+        return tell(none, at);
+      },
+      signal ? { signal } : {},
+    );
+    return result.ran ? result.value : undefined;
+  }
+
+  async #advance(
+    scope: Scope,
+    { onProgress, signal }: Pick<ReplayRequest, 'onProgress' | 'signal'>,
+  ): Promise<ReplayCounts | undefined> {
+    const { source, exclusively, checkpoints } = this.#options;
+    // A look costs less than a connection and a lock, and mostly there is nothing.
+    const seen = await this.#load(scope.checkpoint, scope.start);
+    if (isIdle(seen.position, await source.look())) return none;
+    const result = await exclusively(
+      scope.lockId,
+      async (section) => {
+        let { position, version } = await this.#load(scope.checkpoint, scope.start);
+        const horizon = await source.look();
+        const selection: Selection = { device: scope.device };
+        const total = onProgress ? await source.count(position.cursor, horizon.id, selection) : 0;
+        const tell = teller(total, onProgress);
+        const walk = async (pass: Pass): Promise<void> => {
+          for (let at = pass.after; isAfter(pass.upTo, at); ) {
+            section.signal.throwIfAborted();
+            const rows = await source.read(at, pass.upTo, this.#batch, selection);
+            at = endOf(rows, this.#batch, pass.upTo);
+            const next = pass.position(at);
+            const expectedVersion = version;
+            const done = await this.#commit(section, rows, (tx) =>
+              checkpoints.save(tx, scope.checkpoint, next, { expectedVersion }),
+            );
+            position = next;
+            version = done.version;
+            tell(done.counts, at);
+          }
+        };
+        const late = latePass(position, horizon);
+        if (late && position.awaits && (await source.isSettled(position.awaits))) await walk(late);
+        const fresh = newPass(position, horizon, await source.isSettled(horizon));
+        if (fresh) await walk(fresh);
+        return tell(none, position.cursor);
+      },
+      signal ? { signal } : {},
+    );
+    return result.ran ? result.value : undefined;
+  }
+
+  /** One batch, all of it or nothing. `save` moves the checkpoint, and answers its version. */
+  async #commit(
+    section: Section,
+    rows: readonly SourceRow[],
+    save?: (tx: Queryable) => Promise<number>,
+  ): Promise<{ counts: ReplayCounts; version: number }> {
+    const { processor } = this.#options;
+    const batch = await processor.examine(rows.map(toRead));
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await section.transaction(async (tx) => {
+          // With a checkpoint, a read that failed goes on as a job, not as another failure.
+          const known = save && (await failedBefore(tx, batch.failures));
+          const results = await processor.processWithin(tx, known ? without(batch, known) : batch);
+          const version = (await save?.(tx)) ?? 0;
+          return { counts: countsOf(rows.length, results), version };
+        });
+      } catch (error) {
+        if (attempt >= patience || !isCollision(error)) throw error;
+      }
+    }
+  }
+
+  #checkpointOf({ tenantId, deviceId }: SourceDevice): string {
+    const name = `${this.#name}/${tenantId}/${deviceId}`;
+    return Buffer.byteLength(name) <= longestName ? name : `${this.#name}/${hash('sha256', name)}`;
+  }
+
+  async #load(checkpoint: string, start = '0'): Promise<{ position: Position; version: number }> {
+    const saved = await this.#options.checkpoints.load<Position>(checkpoint);
+    const position = saved?.position ?? startingAt(start);
+    return {
+      position: isAfter(start, position.cursor) ? startingAt(start) : position,
+      version: saved?.version ?? 0,
+    };
+  }
+}
+
+/** What is read, under which lock, and where it is noted. */
+interface Scope {
+  readonly checkpoint: string;
+  readonly lockId: bigint;
+  readonly device?: SourceDevice;
+  readonly start?: string;
+}
+
+const toRead = ({ id, ...row }: SourceRow): TagRead => ({ ...row, zbTagReadId: id, processorType: 'Replay' });
+
+/** Where a batch ends: at its last row, or, when there are no more, at the end of the range. */
+const endOf = (rows: readonly SourceRow[], limit: number, upTo: string): string =>
+  rows.length < limit ? upTo : (rows.at(-1)?.id ?? upTo);
+
+/** The batch without failures that are known. Answers come sound ones first; only their number matters here. */
+function without({ sound, failures }: ExaminedBatch, known: ReadonlySet<string>): ExaminedBatch {
+  const unknown = failures.filter(({ read }) => !known.has(`${read.zbTagReadId} ${read.tenantId}`));
+  const place = (isSound: boolean) => (_: unknown, place: number) => ({ sound: isSound, place });
+  return { sound, failures: unknown, places: [...sound.map(place(true)), ...unknown.map(place(false))] };
+}
+
+function countsOf(read: number, results: readonly ReadResult[]): ReplayCounts {
+  const duplicates = results.filter((result) => result.skipReason === 'duplicate').length;
+  const failed = results.filter((result) => !result.success).length;
+  return { read, processed: results.length - duplicates - failed, duplicates, failed };
+}
+
+const sum = (a: ReplayCounts, b: ReplayCounts): ReplayCounts => ({
+  read: a.read + b.read,
+  processed: a.processed + b.processed,
+  duplicates: a.duplicates + b.duplicates,
+  failed: a.failed + b.failed,
+});
+
+/** Adds up, tells whoever listens, and answers the sum. */
+function teller(total: number, onProgress: ReplayRequest['onProgress']) {
+  let counts = none;
+  return (more: ReplayCounts, position: string): ReplayCounts => {
+    counts = sum(counts, more);
+    if (more.read > 0) onProgress?.({ ...counts, total: Math.max(total, counts.read), position });
+    return counts;
+  };
+}
+
+const isId = (text: string): boolean => /^\d{1,18}$/.test(text);
+
+function checkEnd(text: string, name: string): void {
+  if (isId(text)) return;
+  try {
+    parseInstant(text);
+  } catch (error) {
+    throw new TallymanError('BAD_OPTION', `${name} must be the id of a read or a time: ${messageOf(error)}`, {
+      cause: error,
+    });
+  }
+}

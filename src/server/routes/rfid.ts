@@ -1,0 +1,183 @@
+import { z } from 'zod';
+import { type Device, listDevices, listLocations, putDevice, putLocation } from '../../apps/iot/places.ts';
+import {
+  type Basket,
+  listBaskets,
+  listMovements,
+  type Movement,
+  requireBasket,
+} from '../../apps/rfid/baskets.ts';
+import { operators, readers } from '../access/roles.ts';
+import { given, id, page, pageOf, route, text, timestamp } from '../http/route.ts';
+
+const locationShape = z.object({ id, name: z.string() });
+
+const deviceShape = z.object({
+  id,
+  serial: z.string(),
+  name: z.string(),
+  location_id: id.nullable(),
+  role: z.string(),
+});
+
+const deviceJson = (device: Device) => ({
+  id: device.id,
+  serial: device.serial,
+  name: device.name,
+  location_id: device.locationId,
+  role: device.role,
+});
+
+const basketShape = z.object({
+  id,
+  epc: z.string(),
+  epc_uri: z.string(),
+  location_id: id.nullable(),
+  last_device: z.string().nullable(),
+  first_seen_at: z.string().nullable(),
+  last_seen_at: z.string().nullable(),
+});
+
+const basketJson = (basket: Basket) => ({
+  id: basket.id,
+  epc: basket.epcHex,
+  epc_uri: basket.epcUri,
+  location_id: basket.locationId,
+  last_device: basket.lastDeviceId,
+  first_seen_at: basket.firstSeenAt,
+  last_seen_at: basket.lastSeenAt,
+});
+
+const movementShape = z.object({
+  id,
+  basket_id: id,
+  epc: z.string(),
+  epc_uri: z.string(),
+  from_location_id: id.nullable(),
+  to_location_id: id,
+  device: z.string(),
+  at: z.string(),
+});
+
+const movementJson = (movement: Movement) => ({
+  id: movement.id,
+  basket_id: movement.basketId,
+  epc: movement.epcHex,
+  epc_uri: movement.epcUri,
+  from_location_id: movement.fromLocationId,
+  to_location_id: movement.toLocationId,
+  device: movement.deviceId,
+  at: movement.at,
+});
+
+const byEpc = z.strictObject({ epc: text(256) });
+
+export const rfidRoutes = [
+  route({
+    method: 'GET',
+    url: '/v1/locations',
+    action: 'locations.list',
+    summary: 'Places where devices stand',
+    roles: readers,
+    response: z.object({ items: z.array(locationShape) }),
+    handle: async ({ scope }) => ({
+      items: (await listLocations(scope, scope.tenantId)).map(({ id, name }) => ({ id, name })),
+    }),
+  }),
+  route({
+    method: 'POST',
+    url: '/v1/locations',
+    action: 'locations.put',
+    summary: 'Make a place, or find the one of that name',
+    roles: operators,
+    body: z.strictObject({ name: text(256) }),
+    response: locationShape,
+    handle: async ({ scope, body }) => {
+      const { id, name } = await putLocation(scope, scope.tenantId, body.name);
+      return { id, name };
+    },
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/devices',
+    action: 'devices.list',
+    summary: 'Readers and cameras, by serial',
+    roles: readers,
+    response: z.object({ items: z.array(deviceShape) }),
+    handle: async ({ scope }) => ({ items: (await listDevices(scope, scope.tenantId)).map(deviceJson) }),
+  }),
+  route({
+    method: 'PUT',
+    url: '/v1/devices/:serial',
+    action: 'devices.put',
+    summary: 'Make a device, or change it; reads are judged by it from the next moment on',
+    roles: operators,
+    params: z.strictObject({ serial: text(256) }),
+    body: z.strictObject({
+      name: text(256).optional(),
+      location_id: id.nullable().optional(),
+      role: text(64).optional().describe('Such as dock-door, return-door, camera'),
+    }),
+    response: deviceShape,
+    handle: async ({ scope, params, body }) =>
+      deviceJson(
+        await putDevice(scope, {
+          tenantId: scope.tenantId,
+          serial: params.serial,
+          ...given({ name: body.name, locationId: body.location_id, role: body.role }),
+        }),
+      ),
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/baskets',
+    action: 'baskets.list',
+    summary: 'Baskets, the newest first',
+    roles: readers,
+    query: z.strictObject({ ...page, location_id: id.optional() }),
+    response: pageOf(basketShape),
+    handle: async ({ scope, query: { limit, cursor, location_id } }) => {
+      const filter = given({ locationId: location_id });
+      const found = await listBaskets(scope, scope.tenantId, filter, given({ limit, cursor }));
+      return { items: found.items.map(basketJson), next_cursor: found.nextCursor };
+    },
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/baskets/:epc',
+    action: 'baskets.show',
+    summary: 'One basket, by its tag, 24 hexadecimal digits',
+    roles: readers,
+    params: byEpc,
+    response: basketShape,
+    handle: async ({ scope, params }) => basketJson(await requireBasket(scope, scope.tenantId, params.epc)),
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/baskets/:epc/movements',
+    action: 'baskets.movements',
+    summary: 'Where a basket went, newest first',
+    roles: readers,
+    params: byEpc,
+    query: z.strictObject(page),
+    response: pageOf(movementShape),
+    handle: async ({ scope, params, query }) => {
+      const { id: basketId } = await requireBasket(scope, scope.tenantId, params.epc);
+      const found = await listMovements(scope, scope.tenantId, { basketId }, given(query));
+      return { items: found.items.map(movementJson), next_cursor: found.nextCursor };
+    },
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/movements',
+    action: 'movements.list',
+    summary: 'Movements, newest first',
+    roles: readers,
+    query: z.strictObject({ ...page, from: timestamp.optional(), to: timestamp.optional() }),
+    response: pageOf(movementShape),
+    handle: async ({ scope, query: { limit, cursor, from, to } }) => {
+      const found = await listMovements(scope, scope.tenantId, given({ from, to }), given({ limit, cursor }));
+      return { items: found.items.map(movementJson), next_cursor: found.nextCursor };
+    },
+  }),
+];

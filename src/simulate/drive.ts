@@ -1,0 +1,38 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Publisher } from './publisher.ts';
+import { type ReaderOptions, type Transmission, transmissions } from './readers.ts';
+import { Truth } from './truth.ts';
+
+export interface DriveOptions extends ReaderOptions {
+  readonly publisher: Publisher;
+  readonly signal: AbortSignal;
+  /** Stop after so many different reads. Default: never. */
+  readonly count?: number;
+  /** Told of each message just before it goes out; what it answers is called when the broker has acknowledged it. */
+  readonly onSend?: (transmission: Transmission, beganAt: number) => (() => void) | undefined;
+  /** Default: a new one. */
+  readonly truth?: Truth;
+}
+
+/** Whoever is behind by more than this (a laptop that slept) does not make up for it. */
+const mostBehindMs = 2000;
+
+/** Lets the readers send, each message at its time, until the signal fires or the count is reached. */
+export async function driveReaders(options: DriveOptions): Promise<Truth> {
+  const { publisher, signal, count = Infinity, truth = new Truth(), onSend } = options;
+  const beganAt = Date.now();
+  /** The clocks of the readers go on as if nothing had been: a message that is sent again must be the same. */
+  let pausedMs = 0;
+  for (const transmission of transmissions(options)) {
+    if (signal.aborted || truth.figures.distinctReads >= count) break;
+    const ahead = beganAt + pausedMs + transmission.at / 1000 - Date.now();
+    if (ahead < -mostBehindMs) pausedMs -= ahead;
+    else if (ahead > 1) await sleep(ahead, undefined, { signal }).catch(() => {});
+    if (signal.aborted) break;
+    if (transmission.reads.length === 0) truth.damaged();
+    else truth.sent(transmission.reads, transmission.again);
+    const onAcknowledged = onSend?.(transmission, beganAt);
+    await publisher.send(transmission.topic, transmission.payload(beganAt), onAcknowledged);
+  }
+  return truth;
+}
