@@ -20,16 +20,15 @@ export function parseInstant(text: string): Micros {
       `"${shown(text)}" is not a time: expected ISO 8601 with a zone, such as 2026-03-01T09:30:00.123456Z`,
     );
   const [, year, month, day, hour, minute, second, fraction = '', zulu, sign, zoneHours, zoneMinutes] = match;
-  const wall = Date.UTC(
+  const wall = wallClock(
     Number(year),
-    Number(month) - 1,
+    Number(month),
     Number(day),
     Number(hour),
     Number(minute),
     Number(second),
   );
-  // Date.UTC takes 30 February for 2 March, and the year 70 for 1970.
-  if (!new Date(wall).toISOString().startsWith(`${year}-${month}-${day}T${hour}:${minute}:${second}`))
+  if (wall === undefined)
     throw new TallymanError('BAD_TIMESTAMP', `"${shown(text)}" is not a time that the calendar has`);
   const offset = zulu
     ? 0
@@ -37,11 +36,26 @@ export function parseInstant(text: string): Micros {
   return (wall - offset) * 1000 + Number(fraction.slice(0, 6).padEnd(6, '0'));
 }
 
+/** Milliseconds of a time in UTC; undefined for 30 February, which `Date.UTC` would take for 2 March. */
+function wallClock(year: number, month: number, day: number, hour: number, minute: number, second: number) {
+  if (year < 100 || month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 || second > 59)
+    return undefined;
+  if (day > 28 && new Date(Date.UTC(year, month - 1, day)).getUTCDate() !== day) return undefined;
+  return Date.UTC(year, month - 1, day, hour, minute, second);
+}
+
+/** Reads come by the hundred within a second: most have the date and time of the one before. */
+let lastSeconds = Number.NaN;
+let lastText = '';
+
 /** The one spelling of an instant: UTC, with six digits of fraction. */
 export function formatInstant(at: Micros): string {
   const seconds = Math.floor(at / secondsToMicros);
-  const fraction = String(at - seconds * secondsToMicros).padStart(6, '0');
-  return `${new Date(seconds * 1000).toISOString().slice(0, -5)}.${fraction}Z`;
+  if (seconds !== lastSeconds) {
+    lastText = new Date(seconds * 1000).toISOString().slice(0, -5);
+    lastSeconds = seconds;
+  }
+  return `${lastText}.${String(at - seconds * secondsToMicros).padStart(6, '0')}Z`;
 }
 
 const shown = (text: string): string => (text.length > 60 ? `${text.slice(0, 60)}…` : text);

@@ -69,16 +69,24 @@ export function examine(given: TagRead, options: ExamineOptions): Examined {
 }
 
 function flawOf({ zbTagReadId, epc, deviceId, eventTimestamp, processorType, tenantId }: TagRead) {
-  for (const [name, value] of Object.entries({ epc, deviceId, eventTimestamp, tenantId })) {
-    if (typeof value !== 'string') return `${name} must be a text, got ${typeof value}`;
-    if (value.trim() === '') return `${name} is empty`;
-    if (value.length > longestText) return `${name} is longer than ${longestText} characters`;
-    if (value.includes('\0')) return `${name} contains a NUL character`;
-  }
+  const flaw =
+    flawOfText('epc', epc) ??
+    flawOfText('deviceId', deviceId) ??
+    flawOfText('eventTimestamp', eventTimestamp) ??
+    flawOfText('tenantId', tenantId);
+  if (flaw !== undefined) return flaw;
   if (zbTagReadId !== undefined && !/^\d{1,18}$/.test(zbTagReadId))
     return `zbTagReadId must be a whole number, got "${zbTagReadId}"`;
   if (processorType !== 'MQTT' && processorType !== 'Replay')
     return `processorType must be MQTT or Replay, got "${String(processorType)}"`;
+  return undefined;
+}
+
+function flawOfText(name: string, value: unknown): string | undefined {
+  if (typeof value !== 'string') return `${name} must be a text, got ${typeof value}`;
+  if (value.trim() === '') return `${name} is empty`;
+  if (value.length > longestText) return `${name} is longer than ${longestText} characters`;
+  if (value.includes('\0')) return `${name} contains a NUL character`;
   return undefined;
 }
 

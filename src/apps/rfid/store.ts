@@ -58,13 +58,12 @@ export async function findProcessed(
   tx: Queryable,
   reads: readonly ExaminedRead[],
 ): Promise<Map<number, Processed>> {
-  const replayed = reads.some((read) => read.zbTagReadId !== null);
   const { rows } = await tx.query<{ n: string; basket_id: string | null; movement_id: string | null }>(
     'select * from rfid.processed($1, $2, $3)',
     [
       textArray(reads.map((read) => read.tenantId)),
       plainArray(reads.map((read) => read.contentHash)),
-      replayed ? plainArray(reads.map((read) => read.zbTagReadId)) : null,
+      plainArray(reads.map((read) => read.zbTagReadId)),
     ],
   );
   return new Map(

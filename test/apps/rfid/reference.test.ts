@@ -13,7 +13,12 @@ describe('reference data', () => {
     let now = 0;
     let loads = 0;
     const { database } = tallyman;
-    const counting = { query: (text: string) => ((loads += 1), database.query(text)) };
+    const counting = {
+      query: (text: string) => {
+        loads += 1;
+        return database.query(text);
+      },
+    };
     const devices = new CachedDevices({ database: counting as never, expiryMs: 1000, clock: () => now });
     const locationOf = async (serial: string) =>
       (await devices.lookup(of(serial)))(tenantId, serial)?.locationId;

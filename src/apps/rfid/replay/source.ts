@@ -119,11 +119,13 @@ export class TagReadSource {
     const { id, device, epc, time } = await this.#describe();
     const { where, values } = await this.#where(after, upTo, selection);
     const tenant = await this.#tenant(values);
+    // By the column, and said so: `id` alone would be the text that is answered.
     const { rows } = await this.#on.query<SourceRow>(
       `select ${id}::text as "id", coalesce(${device}::text, '') as "deviceId", coalesce(${epc}::text, '') as "epc",
               coalesce(to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), '') as "eventTimestamp",
               ${tenant} as "tenantId"
-         from ${this.#table} where ${where} order by ${id} limit $${values.push(limit)}`,
+         from ${this.#table} as source where ${where}
+        order by source.${id} limit $${values.push(limit)}`,
       values,
     );
     return rows;
