@@ -12,6 +12,7 @@ import { addQueues } from './queues.ts';
 import { addRfid } from './rfid.ts';
 import { addSchedules } from './schedules.ts';
 import { addServe } from './serve.ts';
+import { addSimulate } from './simulate.ts';
 import { addTenants } from './tenants.ts';
 import { version } from './version.ts';
 import { addWebhooks } from './webhooks.ts';
@@ -63,6 +64,7 @@ export function buildProgram(): Command {
   addMigrate(program);
   addDoctor(program);
   addConfig(program);
+  addSimulate(program);
   program.addHelpText(
     'after',
     `${exitCodeHelp}

@@ -1,174 +1,284 @@
-import type { Database, Queryable } from '../engine/database/database.ts';
-
 /**
- * The books of the demo, kept apart from the engine, so that they can convict it.
+ * The books of one run: what the readers know they sent, against what stands in the tables. They share no code with what
+ * they judge, so that they can convict it.
  *
- *   orders    what was enqueued and has not been seen done; written in the transaction of the enqueue
- *   effects   what handlers did; written by ctx.commit. No unique key: a second effect must be able to happen, to be seen
- *   ledger    the sums
- *
- * Each audit takes the new effects and strikes out their orders. An effect without an order was done twice; an order
- * whose job is nowhere was lost; an effect whose number is below one that its lane has had was out of order.
+ * A read that was sent is open until its row is found. A row for which no read is open was counted twice. A read that the
+ * broker acknowledged is lost when its row is not there though younger ones of the same device are, for longer than a
+ * commit can take; at the end, when nothing is under way any more, whatever is open.
  */
-const tables = `
-  create schema if not exists demo;
-  create table if not exists demo.orders (
-    job bigint primary key,
-    tries integer not null default 0,
-    -- It was seen to end otherwise: buried, failed or cancelled. A person may then discard it; that is no loss.
-    ended boolean not null default false
-  );
-  create table if not exists demo.effects (
-    id bigint generated always as identity primary key, job bigint not null, lane text, number bigint
-  );
-  -- Apart from each other: whoever plans locks the one, the auditor the other, and neither waits for both.
-  create table if not exists demo.planned (lane text primary key, number bigint not null);
-  create table if not exists demo.reached (lane text primary key, number bigint not null);
-  create table if not exists demo.ledger (
-    id boolean primary key default true check (id),
-    enqueued bigint not null default 0, done bigint not null default 0,
-    twice bigint not null default 0, disordered bigint not null default 0
-  );
-  insert into demo.ledger default values on conflict do nothing`;
+import type { Database } from '../engine/database/database.ts';
+import { unreadableKind } from '../plant/index.ts';
+import type { Transmission } from '../simulate/readers.ts';
+import { basketTag } from '../simulate/tags.ts';
+import type { Truth } from '../simulate/truth.ts';
 
+export const tenantId = 'default';
+
+/** Each run has baskets of its own: what an earlier one left at the broker comes through in this one, but not to its books. */
+export interface Run {
+  readonly firstBasket: number;
+  readonly baskets: number;
+  /** What earlier runs left here. */
+  readonly before: { readonly runs: number; readonly reads: number; readonly baskets: number };
+}
+
+const basketsPerRun = 100_000;
 const setUpLock = 0x7411_de30;
 
 /** Two demos on one database may start at once. */
-export async function setUpBooks(database: Database): Promise<void> {
-  await database.transaction(async (tx) => {
+export async function beginRun(database: Database, baskets: number): Promise<Run> {
+  return database.transaction(async (tx) => {
     await tx.query('select pg_advisory_xact_lock($1)', [setUpLock]);
-    await tx.query(tables);
-  });
-}
-
-export interface Effect {
-  readonly job: string;
-  readonly lane?: string;
-  readonly number?: number;
-}
-
-export async function recordEffect(tx: Queryable, { job, lane, number }: Effect): Promise<void> {
-  await tx.query('insert into demo.effects (job, lane, number) values ($1, $2, $3)', [
-    job,
-    lane ?? null,
-    number ?? null,
-  ]);
-}
-
-export async function countTry(database: Queryable, job: string): Promise<number> {
-  const { rows } = await database.query<{ tries: number }>(
-    'update demo.orders set tries = tries + 1 where job = $1 returning tries',
-    [job],
-  );
-  return rows[0]?.tries ?? 1;
-}
-
-/**
- * The next numbers of these lanes. The rows stay locked until the transaction ends, and are locked in sorted order, so
- * numbers are given in commit order, which is the order the engine promises.
- */
-export async function takeNumbers(
-  tx: Queryable,
-  wanted: ReadonlyMap<string, number>,
-): Promise<ReadonlyMap<string, number>> {
-  const first = new Map<string, number>();
-  for (const lane of [...wanted.keys()].sort()) {
-    const { rows } = await tx.query<{ number: string }>(
-      `insert into demo.planned as p (lane, number) values ($1, $2)
-       on conflict (lane) do update set number = p.number + excluded.number returning number`,
-      [lane, wanted.get(lane)],
+    await tx.query(`
+      create schema if not exists demo;
+      create table if not exists demo.runs (
+        id bigint generated always as identity primary key, started_at timestamptz not null default now())`);
+    const { rows } = await tx.query<Record<'id' | 'runs' | 'reads' | 'baskets', string>>(
+      `with run as (insert into demo.runs default values returning id)
+       select id, (select count(*) from demo.runs) as runs, (select count(*) from rfid.baskets) as baskets,
+              (select count(*) from rfid.tag_read_processings where error_message is null) as reads
+         from run`,
     );
-    first.set(lane, Number(rows[0]?.number) - (wanted.get(lane) ?? 0) + 1);
-  }
-  return first;
-}
-
-export async function recordOrders(tx: Queryable, jobs: readonly string[]): Promise<void> {
-  await tx.query('insert into demo.orders (job) select unnest($1::bigint[])', [jobs]);
-  await tx.query('update demo.ledger set enqueued = enqueued + $1', [jobs.length]);
+    const { id = '1', runs, reads, baskets: known } = rows[0] ?? {};
+    return {
+      firstBasket: Number(id) * basketsPerRun,
+      baskets,
+      before: { runs: Number(runs), reads: Number(reads), baskets: Number(known) },
+    };
+  });
 }
 
 export interface Balance {
-  readonly enqueued: number;
-  readonly done: number;
-  /** Ready or in somebody's hands. */
-  readonly queued: number;
-  /** Failed before, and not due yet. */
-  readonly retrying: number;
-  readonly dead: number;
-  /** Failed for good or cancelled, or discarded by a person. */
-  readonly ended: number;
-  readonly disordered: number;
-  readonly twice: number;
+  /** Reads that were sent, those that were sent again included. */
+  readonly sent: number;
+  readonly distinct: number;
+  readonly counted: number;
+  /** Came once more, from the reader or from the broker, and had no effect. */
+  readonly dropped: number;
+  readonly inFlight: number;
   readonly lost: number;
+  readonly twice: number;
+  readonly movements: number;
+  readonly movementsExpected: number;
+  readonly baskets: number;
+  readonly basketsExpected: number;
+  /** Baskets that are elsewhere, or moved more or less often, than they should have; known at the end. */
+  readonly astray: number;
+  readonly damaged: number;
+  readonly deadLetters: number;
+  /** Nothing is under way any more: everything has to be equal, not only not too much. */
+  readonly complete: boolean;
 }
 
-/** Everything that was enqueued is somewhere, once, and was done in its order. */
 export function balances(b: Balance): boolean {
-  const accounted = b.done + b.queued + b.retrying + b.dead + b.ended;
-  return b.disordered === 0 && b.twice === 0 && b.lost === 0 && b.enqueued === accounted;
+  if (b.lost > 0 || b.twice > 0 || b.distinct !== b.counted + b.inFlight) return false;
+  if (b.movements > b.movementsExpected || b.baskets > b.basketsExpected) return false;
+  if (!b.complete) return true;
+  const left = b.inFlight + b.astray + b.damaged - b.deadLetters;
+  return left === 0 && b.movements === b.movementsExpected && b.baskets === b.basketsExpected;
 }
 
-export async function audit(database: Database): Promise<Balance> {
-  return database.transaction(async (tx) => {
-    // One auditor at a time.
-    await tx.query('select from demo.ledger for update');
-    await tx.query(strikeOut);
-    await tx.query(noteEnded);
-    const { rows } = await tx.query<Record<keyof Balance, string>>(sums);
-    return Object.fromEntries(
-      Object.entries(rows[0] ?? {}).map(([name, value]) => [name, Number(value)]),
-    ) as unknown as Balance;
-  });
+interface Open {
+  readonly device: string;
+  readonly number: number;
+  acknowledgedAt: number | undefined;
 }
 
-const strikeOut = `
-  with fresh as (
-    delete from demo.effects returning id, job, lane, number
-  ), struck as (
-    delete from demo.orders o using fresh f where o.job = f.job returning o.job, o.ended
-  ), steps as (
-    -- What a person sent round again took a new place in its lane.
-    select f.lane, f.number,
-           lag(f.number, 1, coalesce(r.number, 0)) over (partition by f.lane order by f.id) as before
-      from fresh f join struck s on s.job = f.job left join demo.reached r on r.lane = f.lane
-     where f.lane is not null and not s.ended
-  ), reached as (
-    insert into demo.reached as r (lane, number) select lane, max(number) from steps group by lane
-    on conflict (lane) do update set number = greatest(r.number, excluded.number)
-  )
-  update demo.ledger set
-    done = done + (select count(*) from struck),
-    twice = twice + (select count(*) from fresh) - (select count(*) from struck),
-    disordered = disordered + (select count(*) from steps where number <= before)`;
+/** A row's number is not its turn: a transaction that began earlier may commit later. But not by so much. */
+const settledAfterSeconds = 10;
 
-const noteEnded = `
-  update demo.orders o set ended = true
-   where not o.ended
-     and (exists (select 1 from tallyman.dead_letters d where d.id = o.job)
-          or exists (select 1 from tallyman.history h where h.id = o.job and h.status <> 'SUCCEEDED'))`;
+export class Books {
+  readonly #database: Database;
+  readonly #truth: Truth;
+  readonly #range: readonly [first: string, last: string];
+  readonly #open = new Map<string, Open>();
+  /** Damaged messages whose dead letters have not been found. */
+  readonly #damaged = new Set<string>();
+  /** The youngest message of each device that was seen counted. */
+  readonly #reached = new Map<string, number>();
+  /** Rows that were looked at, above the mark. */
+  readonly #seen = new Set<string>();
+  #mark = '0';
+  #rawMark = '0';
+  #rawBelow = 0;
+  #numbers = 0;
+  #counted = 0;
+  #twice = 0;
 
-/** One statement, so one moment: a job that is done here is not also counted as queued. */
-const sums = `
-  with states as (
-    select case when e.job is not null then 'done'
-                when j.id is not null and j.attempts > 0 and j.scheduled_at > now() then 'retrying'
-                when j.id is not null then 'queued'
-                when d.id is not null then 'dead'
-                when o.ended then 'ended'
-                when exists (select 1 from tallyman.history h where h.id = o.job and h.status <> 'SUCCEEDED') then 'ended'
-                else 'lost' end as state
-      from demo.orders o
-      left join tallyman.jobs j on j.id = o.job
-      left join tallyman.dead_letters d on d.id = o.job
-      left join (select distinct job from demo.effects) e on e.job = o.job
-  )
-  select l.enqueued,
-         l.done + (select count(*) from states where state = 'done') as done,
-         (select count(*) from states where state = 'queued') as queued,
-         (select count(*) from states where state = 'retrying') as retrying,
-         (select count(*) from states where state = 'dead') as dead,
-         (select count(*) from states where state = 'ended') as ended,
-         l.disordered, l.twice,
-         (select count(*) from states where state = 'lost') as lost
-    from demo.ledger l`;
+  constructor(database: Database, run: Run, truth: Truth) {
+    this.#database = database;
+    this.#truth = truth;
+    this.#range = [basketTag(run.firstBasket), basketTag(run.firstBasket + run.baskets - 1)];
+  }
+
+  /** A message goes out. Answers what to call when the broker has acknowledged it. */
+  send({ device, reads, again, payload }: Transmission, beganAt: number): () => void {
+    this.#numbers += 1;
+    const number = this.#numbers;
+    if (reads.length === 0) this.#damaged.add(payload(beganAt));
+    if (again) return () => {};
+    const entries = reads.map((read): Open => {
+      const open: Open = { device, number, acknowledgedAt: undefined };
+      this.#open.set(`${device}|${read.epc}|${beganAt * 1000 + read.at}`, open);
+      return open;
+    });
+    return () => {
+      for (const open of entries) open.acknowledgedAt = performance.now();
+    };
+  }
+
+  /** Whether anything that was sent has not been found. */
+  get isOpen(): boolean {
+    return this.#open.size + this.#damaged.size > 0;
+  }
+
+  /** While the run goes on. */
+  async audit(): Promise<Balance> {
+    await this.#strikeOut();
+    const raw = await this.#countRaw();
+    const places = await this.#places();
+    const lost = [...this.#open.values()].filter((open) => this.#isOvertaken(open)).length;
+    return this.#balance({ raw, places, lost, complete: false });
+  }
+
+  /**
+   * When nothing is sent any more. `drained`: everything has had its time; what is open now will not come. Counts all rows
+   * of the run afresh, whatever was seen of them.
+   */
+  async close(drained: boolean): Promise<Balance> {
+    const running = await this.audit();
+    const places = await this.#places();
+    const off = (await this.#countRows()) - this.#counted - this.#twice;
+    this.#twice += Math.max(0, off);
+    const gone = Math.max(0, -off);
+    this.#counted -= gone;
+    const open = [...this.#open.values()];
+    const missing = drained ? open.filter((each) => each.acknowledgedAt !== undefined).length : running.lost;
+    const complete = open.length === 0 || drained;
+    return this.#balance({ raw: running.counted + running.dropped, places, lost: missing, gone, complete });
+  }
+
+  #balance(found: {
+    readonly raw: number;
+    readonly places: ReadonlyMap<string, Place>;
+    readonly lost: number;
+    readonly gone?: number;
+    readonly complete: boolean;
+  }): Balance {
+    const { reads, distinctReads, damaged, movements, baskets } = this.#truth.figures;
+    const { places, complete, lost, gone = 0 } = found;
+    return {
+      sent: reads,
+      distinct: distinctReads,
+      counted: this.#counted,
+      dropped: Math.max(0, found.raw - this.#counted - gone),
+      inFlight: this.#open.size - lost,
+      lost: lost + gone,
+      twice: this.#twice,
+      movements: [...places.values()].reduce((sum, place) => sum + place.movements, 0),
+      movementsExpected: movements,
+      baskets: places.size,
+      basketsExpected: baskets,
+      astray: complete ? this.#astray(places) : 0,
+      damaged,
+      deadLetters: damaged - this.#damaged.size,
+      complete,
+    };
+  }
+
+  #isOvertaken({ device, number, acknowledgedAt }: Open): boolean {
+    return (
+      acknowledgedAt !== undefined &&
+      number < (this.#reached.get(device) ?? 0) &&
+      performance.now() - acknowledgedAt > settledAfterSeconds * 1000
+    );
+  }
+
+  #astray(places: ReadonlyMap<string, Place>): number {
+    return [...this.#truth.baskets].filter(([epc, truth]) => {
+      const found = places.get(epc);
+      return found?.device !== truth.place || found.movements !== truth.movements;
+    }).length;
+  }
+
+  async #strikeOut(): Promise<void> {
+    const { rows } = await this.#database.query<{ id: string; key: string; settled: boolean }>(
+      `select id, device_id || '|' || epc_hex || '|' || (extract(epoch from event_timestamp) * 1000000)::bigint as key,
+              processed_at < now() - make_interval(secs => $4) as settled
+         from rfid.tag_read_processings
+        where id > $1 and tenant_id = $5 and error_message is null
+          and epc_hex collate "C" between $2 and $3
+        order by id`,
+      [this.#mark, ...this.#range, settledAfterSeconds, tenantId],
+    );
+    for (const { id, key } of rows) {
+      if (this.#seen.has(id)) continue;
+      this.#seen.add(id);
+      const open = this.#open.get(key);
+      if (open === undefined) {
+        this.#twice += 1;
+        continue;
+      }
+      this.#open.delete(key);
+      this.#counted += 1;
+      this.#reached.set(open.device, Math.max(open.number, this.#reached.get(open.device) ?? 0));
+    }
+    const mark = rows.findLast(({ settled }) => settled)?.id;
+    if (mark !== undefined) {
+      this.#mark = mark;
+      for (const id of this.#seen) if (BigInt(id) <= BigInt(mark)) this.#seen.delete(id);
+    }
+    if (this.#damaged.size === 0) return;
+    const { rows: buried } = await this.#database.query<{ body: string }>(
+      `select payload ->> 'body' as body from tallyman.dead_letters
+        where tenant_id = $1 and kind = $2 and payload ->> 'body' = any ($3)`,
+      [tenantId, unreadableKind, [...this.#damaged]],
+    );
+    for (const { body } of buried) this.#damaged.delete(body);
+  }
+
+  /** All raw reads of this run, as often as they came. */
+  async #countRaw(): Promise<number> {
+    const { rows } = await this.#database.query<{ n: string; below: string; mark: string | null }>(
+      `with raw as (
+         select id, received_at < now() - make_interval(secs => $4) as settled from iot.tag_reads
+          where id > $1 and tenant_id = $5 and epc_hex collate "C" between $2 and $3
+       ), mark as (select max(id) as id from raw where settled)
+       select count(*) as n, count(*) filter (where raw.id <= mark.id) as below, max(mark.id) as mark
+         from raw, mark`,
+      [this.#rawMark, ...this.#range, settledAfterSeconds, tenantId],
+    );
+    const { n = '0', below = '0', mark = null } = rows[0] ?? {};
+    const all = this.#rawBelow + Number(n);
+    this.#rawBelow += Number(below);
+    this.#rawMark = mark ?? this.#rawMark;
+    return all;
+  }
+
+  async #countRows(): Promise<number> {
+    const { rows } = await this.#database.query<{ n: string }>(
+      `select count(*) as n from rfid.tag_read_processings
+        where tenant_id = $3 and error_message is null and epc_hex collate "C" between $1 and $2`,
+      [...this.#range, tenantId],
+    );
+    return Number(rows[0]?.n);
+  }
+
+  async #places(): Promise<Map<string, Place>> {
+    const { rows } = await this.#database.query<{ epc: string; device: string | null; movements: string }>(
+      `select b.epc_hex as epc, d.serial as device,
+              (select count(*) from rfid.movements m where m.basket_id = b.id) as movements
+         from rfid.baskets b left join iot.devices d on d.tenant_id = b.tenant_id and d.location_id = b.location_id
+        where b.tenant_id = $3 and b.epc_hex between $1 and $2`,
+      [...this.#range, tenantId],
+    );
+    return new Map(
+      rows.map(({ epc, device, movements }) => [epc, { device, movements: Number(movements) }] as const),
+    );
+  }
+}
+
+interface Place {
+  readonly device: string | null;
+  readonly movements: number;
+}

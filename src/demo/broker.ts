@@ -2,9 +2,10 @@
  * An MQTT broker for the demo: the one that MQTT_URL names, else a Mosquitto of our own where the machine has one, else
  * aedes inside this process where it is installed.
  */
-import type { MqttOptions } from '../ingest/mqtt/index.ts';
+
 import { describe } from '../engine/database/database.ts';
 import { TallymanError } from '../engine/errors.ts';
+import type { MqttOptions } from '../ingest/mqtt/index.ts';
 import { startAedes } from './broker/aedes.ts';
 import { findMosquitto, startMosquitto } from './broker/mosquitto.ts';
 

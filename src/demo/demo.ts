@@ -1,31 +1,47 @@
+import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { print } from '../cli/output/print.ts';
-import { terminalWidth } from '../cli/output/terminal.ts';
+import { version } from '../cli/version.ts';
+import type { Config } from '../config/keys.ts';
 import { loadConfig } from '../config/load.ts';
-import { messageOf } from '../engine/errors.ts';
+import { messageOf, TallymanError } from '../engine/errors.ts';
+import type { Logger } from '../engine/logger.ts';
+import { type MqttOptions, mqttSettings } from '../ingest/mqtt/index.ts';
+import { Metrics } from '../observability/metrics.ts';
+import { registerDoors, startIntake } from '../plant/index.ts';
+import { components } from '../runtime/components.ts';
+import { reachDatabase } from '../runtime/database.ts';
 import { createLogger } from '../runtime/logger.ts';
-import { openRuntime, type Runtime, workerOptions } from '../runtime/open.ts';
+import { openRuntime, type Runtime } from '../runtime/open.ts';
+import { loadSecretBox } from '../runtime/secrets.ts';
 import { onStopSignal } from '../runtime/signals.ts';
-import { audit, type Balance, balances, setUpBooks } from './books.ts';
-import { takeIn } from './intake.ts';
-import { statusLine, summary, welcome } from './lines.ts';
-import { bookTruck, printLabel, scanPallet } from './plant.ts';
-import { Random } from './random.ts';
+import { type RunningServer, startServer } from '../server/server.ts';
+import { driveReaders } from '../simulate/drive.ts';
+import { Publisher } from '../simulate/publisher.ts';
+import { Random } from '../simulate/random.ts';
+import { deviceNames } from '../simulate/readers.ts';
+import { Truth } from '../simulate/truth.ts';
+import { type Balance, Books, balances, beginRun, tenantId } from './books.ts';
+import { connectionOf, openBroker } from './broker.ts';
+import { summary, welcome } from './lines.ts';
+import { KillableProcessor } from './processor.ts';
+import { Screen } from './screen.ts';
 
 export interface DemoOptions {
   readonly headless?: boolean;
   readonly for?: number;
   readonly rate: number;
   readonly seed?: number;
+  readonly doors: number;
+  readonly baskets: number;
+  readonly chaos?: boolean;
 }
 
-/** What a killed demo held is free again after this, so that nobody has to wait a minute to see it recover. */
-const lease = { leaseMs: 5000, renewMs: 1500, recoverIntervalMs: 2000 };
+const trouble = { duplicates: 0.05, outOfOrder: 0.05, damaged: 0.003 };
 const auditMs = 1000;
-const plainLineMs = 2000;
-/** With --for, what waits for a retry is given this long to come to its end. */
-const drainMs = 20_000;
-const stopTimeoutMs = 4000;
+/** With --for, what is under way is given this long to come to its end; after Ctrl-C not so long. */
+const drainMs = 30_000;
+const leaveMs = 3000;
 
 export async function runDemo(options: DemoOptions): Promise<{ summary: string; balanced: boolean }> {
   const began = performance.now();
@@ -41,112 +57,128 @@ export async function runDemo(options: DemoOptions): Promise<{ summary: string; 
     why = `${signal === 'SIGINT' ? 'Ctrl-C' : signal}; once more ends it at once`;
     stopping.abort();
   });
-  const runtime = await openRuntime(config, {
-    logger,
-    migrate: true,
-    applicationName: 'tallyman demo',
-    embedded: 'own',
-  });
+  const closers: (() => Promise<void>)[] = [];
+  const opened = <T>(thing: T, close: (thing: T) => Promise<void>): T => {
+    closers.unshift(() => close(thing));
+    return thing;
+  };
   try {
-    const { tallyman } = runtime;
-    await setUpBooks(tallyman.database);
-    let balance = await audit(tallyman.database);
-    print(welcome(runtime.describe(), balance));
-    const booking = bookTruck(tallyman.database);
-    const worker = tallyman.worker({
-      ...workerOptions(config),
-      ...lease,
-      stopTimeoutMs,
-      concurrency: Math.max(32, config['jobs.concurrency']),
-      kinds: [scanPallet, printLabel, booking],
-    });
-    await worker.start();
+    const reached = opened(await reachDatabase(config, { logger, embedded: 'own' }), (it) => it.close());
+    const broker = opened(await openBroker(dirname(config['database.dataDir'])), (it) => it.close());
+    const runtime = opened(
+      await openRuntime(
+        { ...config, 'database.url': reached.url },
+        { logger, migrate: true, needs: components, applicationName: 'tallyman demo' },
+      ),
+      (it) => it.close(),
+    );
+    const { database } = runtime.tallyman;
+    const metrics = new Metrics(runtime.tallyman);
+    const api = opened(await startApi(config, runtime, metrics, logger), (it) => it.stop());
+    await registerDoors(database, deviceNames(options.doors), tenantId);
+    const run = await beginRun(database, options.baskets);
+    const publisher = opened(await Publisher.connect(broker.url, logger), (it) => it.close());
+    const mqtt: MqttOptions = {
+      ...connectionOf(broker.url),
+      clientId: 'tallyman-demo',
+      environmentId: 'demo',
+      reconnectDelaySeconds: 0.5,
+      maxReconnectDelaySeconds: 5,
+      // Above any backlog: Mosquitto 2.0.11 does not keep to a smaller one.
+      receiveMaximum: 20_000,
+    };
+    let killable: KillableProcessor | undefined;
+    if (options.chaos) {
+      killable = opened(new KillableProcessor({ databaseUrl: reached.url, mqtt }), (it) => it.stop());
+      await killable.start();
+    } else {
+      const settings = mqttSettings(mqtt);
+      const intake = opened(await startIntake({ tallyman: runtime.tallyman, settings, logger }), (it) =>
+        it.stop(),
+      );
+      metrics.observe(intake.worker);
+      const { ready, reason } = intake.status().mqtt;
+      if (!ready) throw new TallymanError('BROKER_UNREACHABLE', `the broker cannot be used: ${reason}`);
+    }
+
+    const seed = options.seed ?? Date.now() % 2 ** 32;
+    const { doors, rate, baskets, chaos = false } = options;
+    const where = { database: reached.where, broker: broker.where, api: api.url, doors, rate, seed, chaos };
+    print(welcome(where, run));
+    const truth = new Truth();
+    const books = new Books(database, run, truth);
+    const screen = new Screen(inPlace, () => killable?.kills);
     const timer = options.for === undefined ? undefined : setTimeout(() => stopping.abort(), options.for);
-    const screen = new Screen(inPlace, () => worker.held, balance.done);
-    const watching = watch(runtime, stopping.signal, (latest) => {
-      balance = latest;
-      screen.show(latest);
-    });
-    await takeIn({
-      tallyman,
-      booking,
-      random: new Random(options.seed ?? Date.now()),
-      ratePerSecond: options.rate,
-      waiting: () => balance.queued,
-      signal: stopping.signal,
-    });
+    const { signal } = stopping;
+    await Promise.all([
+      driveReaders({
+        ...trouble,
+        ...{ seed, rate, baskets, devices: doors, firstBasket: run.firstBasket, publisher, truth, signal },
+        onSend: (transmission, beganAt) => books.send(transmission, beganAt),
+      }),
+      watch(books, signal, (balance) => screen.show(balance), logger),
+      killable?.torment(new Random(seed + 1), signal),
+    ]);
     clearTimeout(timer);
-    await watching;
+
     const signalled = why !== 'its time is over';
-    if (!signalled) await drained(runtime, (latest) => screen.show(latest));
-    screen.end(signalled ? `stopping (${why})` : undefined);
-    await worker.stop();
-    balance = await audit(tallyman.database);
+    if (signalled) screen.end(`stopping (${why})`);
+    const limitMs = signalled ? leaveMs : drainMs;
+    await publisher.flushed(limitMs);
+    await drained(books, limitMs, (balance) => signalled || screen.show(balance));
+    screen.end(undefined);
+    const balance = await books.close(!signalled);
     return {
-      summary: summary(balance, performance.now() - began, why.replace(/;.*/, '')),
+      summary: summary(balance, performance.now() - began, why.replace(/;.*/, ''), killable?.kills),
       balanced: balances(balance),
     };
   } finally {
-    await runtime.close();
+    for (const close of closers) await close();
   }
 }
 
-/** Audits every second until the signal fires. */
-async function watch(runtime: Runtime, signal: AbortSignal, tell: (balance: Balance) => void): Promise<void> {
-  while (!signal.aborted) {
-    await sleep(auditMs, undefined, { signal }).catch(() => {});
+/** On the port that is configured; if somebody has it, on any. */
+async function startApi(
+  config: Config,
+  runtime: Runtime,
+  metrics: Metrics,
+  logger: Logger,
+): Promise<RunningServer> {
+  // One machine, one process: the secret can be a file, whatever the database is.
+  const box = await loadSecretBox({ ...config, 'database.url': null });
+  const on = (port: number): Promise<RunningServer> =>
+    startServer({
+      config: { ...config, 'server.port': port },
+      ...{ runtime, metrics, box, kinds: [], version: version(), logger },
+    });
+  return on(config['server.port']).catch((error) => {
+    if ((error as TallymanError).code === 'CANNOT_LISTEN') return on(0);
+    throw error;
+  });
+}
+
+/** Audits every second until the signal fires; less often where an audit takes long. */
+async function watch(
+  books: Books,
+  signal: AbortSignal,
+  tell: (balance: Balance) => void,
+  logger: Logger,
+): Promise<void> {
+  for (let tookMs = 0; !signal.aborted; ) {
+    await sleep(Math.max(auditMs, 5 * tookMs), undefined, { signal }).catch(() => {});
+    const began = performance.now();
     try {
-      if (!signal.aborted) tell(await audit(runtime.tallyman.database));
+      if (!signal.aborted) tell(await books.audit());
     } catch (error) {
-      runtime.tallyman.database.logger.warn(
-        { reason: messageOf(error) },
-        'the books could not be read; trying again',
-      );
+      logger.warn({ reason: messageOf(error) }, 'the books could not be read; trying again');
     }
+    tookMs = performance.now() - began;
   }
 }
 
-async function drained(runtime: Runtime, tell: (balance: Balance) => void): Promise<void> {
-  for (const deadline = performance.now() + drainMs; performance.now() < deadline; await sleep(200)) {
-    const balance = await audit(runtime.tallyman.database);
-    tell(balance);
-    if (balance.queued + balance.retrying === 0) return;
-  }
-}
-
-/** One line that is rewritten on a terminal, else a line now and then. */
-class Screen {
-  readonly #inPlace: boolean;
-  readonly #held: () => number;
-  /** What was done when, of the last seconds: the rate is taken over all of them. */
-  readonly #past: { at: number; done: number }[] = [];
-  #printedAt = 0;
-  #open = false;
-
-  constructor(inPlace: boolean, held: () => number, doneBefore: number) {
-    this.#inPlace = inPlace;
-    this.#held = held;
-    this.#past.push({ at: performance.now(), done: doneBefore });
-  }
-
-  show(balance: Balance): void {
-    const now = performance.now();
-    this.#past.push({ at: now, done: balance.done });
-    while (this.#past.length > 6) this.#past.shift();
-    const first = this.#past[0];
-    const seconds = first ? (now - first.at) / 1000 : 0;
-    const perSecond = first && seconds > 0 ? (balance.done - first.done) / seconds : 0;
-    if (this.#inPlace) {
-      process.stdout.write(`\r${statusLine(balance, this.#held(), perSecond, terminalWidth() - 1)}\x1b[K`);
-      this.#open = true;
-    } else if (now - this.#printedAt >= plainLineMs - auditMs / 4) {
-      this.#printedAt = now;
-      print(statusLine(balance, this.#held(), perSecond));
-    }
-  }
-
-  end(text: string | undefined): void {
-    if (this.#open) process.stdout.write('\n');
-    if (text !== undefined) print(text);
+async function drained(books: Books, limitMs: number, tell: (balance: Balance) => void): Promise<void> {
+  for (const deadline = performance.now() + limitMs; books.isOpen && performance.now() < deadline; ) {
+    tell(await books.audit());
+    if (books.isOpen) await sleep(100);
   }
 }

@@ -69,13 +69,23 @@ export async function keepUnreadable(
     messages.map((message) => ({
       payload: kept(message),
       tenantId: message.tenantId,
-      dedupeKey: hash('sha256', Buffer.concat([Buffer.from(`${message.topic}\n`), message.payload]), 'base64'),
+      dedupeKey: hash(
+        'sha256',
+        Buffer.concat([Buffer.from(`${message.topic}\n`), message.payload]),
+        'base64',
+      ),
     })),
     tx ? { tx } : {},
   );
 }
 
-function kept({ tenantId, topic, payload, receivedAt, reason }: Received & { reason: string }): UnreadableMessage {
+function kept({
+  tenantId,
+  topic,
+  payload,
+  receivedAt,
+  reason,
+}: Received & { reason: string }): UnreadableMessage {
   const part = payload.length > longestKept ? payload.subarray(0, longestHead) : payload;
   const text = part.toString('utf8');
   const isText = !text.includes('\0') && Buffer.from(text).equals(part);

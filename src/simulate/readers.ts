@@ -13,7 +13,7 @@ export interface ReaderOptions {
   readonly seed: number;
   /** Default 6. */
   readonly devices?: number;
-  /** Default 200. */
+  /** Default 60. */
   readonly baskets?: number;
   /** The serial of the first basket: other numbers, other baskets. Default 1. */
   readonly firstBasket?: number;
@@ -42,7 +42,7 @@ export interface Transmission {
 
 export const readerDefaults = {
   devices: 6,
-  baskets: 200,
+  baskets: 60,
   firstBasket: 1,
   rate: 100,
   duplicates: 0.05,
@@ -83,8 +83,7 @@ export function* transmissions(options: ReaderOptions): Generator<Transmission, 
       const first = late ? (held.at(-1)?.due ?? count) : count;
       held.push({ message, again: true, due: first + 1 + trouble.below(30) });
     }
-    for (const next of held)
-      if (next.due <= count) yield sending(next.message, at, next.again);
+    for (const next of held) if (next.due <= count) yield sending(next.message, at, next.again);
     held = held.filter(({ due }) => due > count);
   }
   throw new Error('doors see baskets for ever');

@@ -3,7 +3,10 @@ import type { Transactor } from '../../engine/locks/exclusive.ts';
 import { type Micros, parseInstant, secondsToMicros } from '../instant.ts';
 import { type Decision, decide, type Outcome } from './decide.ts';
 import { examine } from './examine.ts';
+import type { ExaminedBatch } from './examined-batch.ts';
+
 import type { DeviceDirectory } from './reference/devices.ts';
+import { SharedCommits } from './shared-commits.ts';
 import { findProcessed, record, takeBaskets } from './store.ts';
 import type { ExaminedRead, FailedRead, ReadResult, TagRead } from './tag-read.ts';
 
@@ -23,20 +26,14 @@ export interface TagReadProcessorOptions {
 /** How often a batch is tried again that met another at the same keys. */
 const patience = 5;
 
-/** Reads in canonical form, those that fail set apart, and where each of them was. */
-export interface ExaminedBatch {
-  readonly sound: readonly ExaminedRead[];
-  readonly failures: readonly FailedRead[];
-  readonly places: readonly { readonly sound: boolean; readonly place: number }[];
-}
-
 const nothing: Decision = { movements: [], baskets: [], outcomes: [] };
 
 /**
  * Turns tag reads into baskets and movements, each read once, whichever way and however often it comes.
  *
- * One call is one transaction of four statements, whatever the number of reads; answers come after its commit. Any
- * number of calls, of any number of processes, may be under way: those that see the same basket wait for each other.
+ * One transaction of a few statements, whatever the number of reads; answers come after its commit. Calls that come
+ * while two are under way share the next. Any number of processes may be at it: those that see the same basket wait for
+ * each other. Who needs one call's reads to come before another's awaits the first.
  *
  * @example
  * const processor = new TagReadProcessor({ database, devices });
@@ -48,6 +45,7 @@ const nothing: Decision = { movements: [], baskets: [], outcomes: [] };
 export class TagReadProcessor {
   readonly #options: TagReadProcessorOptions;
   readonly #earliest: Micros;
+  readonly #commits = new SharedCommits((batch) => this.#insist(batch));
 
   constructor(options: TagReadProcessorOptions) {
     this.#options = options;
@@ -56,7 +54,10 @@ export class TagReadProcessor {
 
   /** An answer for each read, in their order. Rejects only if nothing was committed, or nobody knows: ask again. */
   async processTagReads(reads: readonly TagRead[]): Promise<ReadResult[]> {
-    const batch = await this.examine(reads);
+    return this.#commits.add(await this.examine(reads));
+  }
+
+  async #insist(batch: ExaminedBatch): Promise<ReadResult[]> {
     for (let attempt = 1; ; attempt += 1) {
       try {
         return await this.#options.database.transaction((tx) => this.processWithin(tx, batch));

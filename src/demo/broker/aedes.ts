@@ -18,7 +18,7 @@ interface PersistenceModule {
   readonly default: (db: unknown) => unknown;
 }
 interface LevelModule {
-  readonly Level: new (folder: string, options: { valueEncoding: string }) => { close(): Promise<void> };
+  readonly Level: new (folder: string) => { close(): Promise<void> };
 }
 
 /** Undefined where the packages are not installed. */
@@ -31,7 +31,7 @@ export async function startAedes(at: string): Promise<Broker | undefined> {
   if (!aedes || !persistence || !level) return undefined;
   const folder = resolve(at);
   await mkdir(folder, { recursive: true });
-  const db = new level.Level(folder, { valueEncoding: 'binary' });
+  const db = new level.Level(folder);
   const broker = await aedes.Aedes.createBroker({ persistence: persistence.default(db) });
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {

@@ -30,7 +30,12 @@ export async function startMosquitto(program: string, at: string): Promise<Broke
   await endLeftover(pidFile, settingsFile);
   const port = await freePort();
   await writeFile(settingsFile, `${settings(folder, port).join('\n')}\n`);
-  const child = spawn(program, ['-c', settingsFile], { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(program, ['-c', settingsFile], {
+    cwd: folder,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    // A Ctrl-C is for us: the broker goes last.
+    detached: true,
+  });
   let output = '';
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (chunk) => {

@@ -6,7 +6,7 @@ import type { Claim, ClaimedJob, LaneRun } from './claim.ts';
 
 const settleStatement = {
   name: 'tm_settle',
-  text: 'select lost, missing, let_go from tallyman.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)',
+  text: 'select lost, missing, let_go from tallyman.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)',
 };
 
 /** Jobs of one settle. Beyond this the statement takes long enough to make others wait. */
@@ -126,9 +126,13 @@ export class Settler {
     const batch = new Batch();
     const kept: Entry[] = [];
     let taken = 0;
-    for (const entry of this.#pending) {
+    for (const [i, entry] of this.#pending.entries()) {
+      if (taken >= maxBatch) {
+        for (let rest = i; rest < this.#pending.length; rest += 1) kept.push(this.#pending[rest] as Entry);
+        break;
+      }
       const lane = entry.job ? entry.job.lane : entry.letGo;
-      if (taken >= maxBatch || (lane?.settling && !batch.lanes.has(lane))) {
+      if (lane?.settling && !batch.lanes.has(lane)) {
         kept.push(entry);
         continue;
       }
@@ -269,7 +273,7 @@ class Batch {
       arrayOf(claims.map((claim) => claim.token)),
       arrayOf([...new Set(claims.map((claim) => String(claim.stream)))]),
       arrayOf(free.map((job) => job.pos)),
-      arrayOf(inLanes.map((job) => job.lane?.id ?? '')),
+      ...stretches(inLanes),
       arrayOf(inLanes.map((job) => job.pos)),
       arrayOf(this.#superseded),
       keepMs,
@@ -279,6 +283,22 @@ class Batch {
       arrayOf(drops),
     ];
   }
+}
+
+/** Each lane once, with the first and the last of its jobs, which are in their order: three arrays. */
+function stretches(jobs: readonly ClaimedJob[]): [string, string, string] {
+  const ends = new Map<LaneRun, { first: string; last: string }>();
+  for (const { lane, pos } of jobs) {
+    const stretch = lane && ends.get(lane);
+    if (stretch) stretch.last = pos;
+    else if (lane) ends.set(lane, { first: pos, last: pos });
+  }
+  const all = [...ends.values()];
+  return [
+    arrayOf([...ends.keys()].map((lane) => lane.id)),
+    arrayOf(all.map(({ first }) => first)),
+    arrayOf(all.map(({ last }) => last)),
+  ];
 }
 
 const arrayOf = (numbers: readonly string[]): string => `{${numbers.join(',')}}`;

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import type pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Position } from '../../../src/apps/rfid/replay/position.ts';
-import { collect, effects, replayOf, wandering } from './replay-support.ts';
+import { collect, replayOf, wandering } from './replay-support.ts';
 import { type Plant, plant, read, tag } from './support.ts';
 
 /** A writer whose transaction is open until it is told to end it. */
@@ -15,6 +15,13 @@ async function writer({ tallyman }: Plant): Promise<pg.Client> {
 
 const position = async ({ tallyman }: Plant): Promise<Position | undefined> =>
   (await tallyman.checkpoints.load<Position>('rfid.replay/iot.tag_reads'))?.position;
+
+type Step =
+  | { do: 'write'; who: number; rows: number }
+  | { do: 'commit'; who: number }
+  | { do: 'rollback'; who: number }
+  | { do: 'replay' }
+  | { do: 'by device' };
 
 describe('rows that commit late with a lower id', () => {
   test('RFID-9: are found; the rows above them are not held up', async () => {
@@ -114,7 +121,7 @@ describe('rows that commit late with a lower id', () => {
   });
 
   test('RFID-9: whatever the order of beginning, writing, ending and reading, every committed row counts once', async () => {
-    const step = fc.oneof(
+    const step: fc.Arbitrary<Step> = fc.oneof(
       {
         weight: 3,
         arbitrary: fc.record({
@@ -161,6 +168,5 @@ describe('rows that commit late with a lower id', () => {
       }),
       { numRuns: 25 },
     );
-    expect(await effects(bundle)).toBeDefined();
   });
 });

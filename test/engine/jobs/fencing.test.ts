@@ -40,7 +40,7 @@ describe('fencing', () => {
 
     expect(await bundle.rows(`select * from tallyman.renew('old', 60000, 60000)`)).toEqual([]);
     const settle = `select lost, missing
-      from tallyman.settle($1, $2, '{1,2}', $3, null, null, null, 1000, null, null, null, null)`;
+      from tallyman.settle($1, $2, '{1,2}', $3, null, null, null, null, null, 1000, null, null, null, null)`;
     for (const [token, pos] of [
       [stale, old?.pos],
       [stale, fresh?.pos],

@@ -7,8 +7,9 @@ import { requireWhole } from '../../../engine/jobs/kind.ts';
 import type { Exclusive, Section } from '../../../engine/locks/exclusive.ts';
 import { type Logger, silentLogger } from '../../../engine/logger.ts';
 import { parseInstant } from '../../instant.ts';
+import type { ExaminedBatch } from '../examined-batch.ts';
 import { deviceLockId, lockIds } from '../lock-ids.ts';
-import { type ExaminedBatch, isCollision, type TagReadProcessor } from '../process.ts';
+import { isCollision, type TagReadProcessor } from '../process.ts';
 import type { ReadResult, TagRead } from '../tag-read.ts';
 import {
   earlier,

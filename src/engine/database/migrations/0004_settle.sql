@@ -28,7 +28,9 @@ create function tallyman.settle(
   p_claims bigint[],             -- the tokens of everything below
   p_streams integer[],           -- of the free jobs, each once
   p_positions bigint[],
-  p_job_lanes bigint[], p_seqs bigint[],
+  p_job_lanes bigint[],          -- of the jobs in lanes, each once
+  p_first_seqs bigint[], p_last_seqs bigint[],
+  p_seqs bigint[],               -- all of them
   p_superseded bigint[],         -- seqs of those that were not run
   p_keep_ms double precision,    -- how long history is kept; 0: not written
   p_lanes bigint[], p_lane_positions bigint[],
@@ -88,11 +90,12 @@ begin
     end if;
   end if;
 
-  -- Relies on jobs_in_lane.
+  -- Relies on jobs_in_lane: one walk a lane. Its jobs are run one after another and new ones come behind them, so all
+  -- there is from the first to the last is what this worker has run.
   if cardinality(p_seqs) > 0 then
     with done as (
-      delete from tallyman.jobs j using unnest(p_job_lanes, p_seqs) as d (lane, pos)
-       where j.lane = d.lane and j.pos = d.pos
+      delete from tallyman.jobs j using unnest(p_job_lanes, p_first_seqs, p_last_seqs) as d (lane, first, last)
+       where j.lane = d.lane and j.pos between d.first and d.last
       returning j.*
     ), kept as (
       insert into tallyman.history

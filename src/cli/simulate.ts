@@ -1,0 +1,135 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import { iotComponent } from '../apps/iot/component.ts';
+import { registerDoors } from '../plant/index.ts';
+import { onStopSignal } from '../runtime/signals.ts';
+import { driveReaders } from '../simulate/drive.ts';
+import { Publisher } from '../simulate/publisher.ts';
+import { deviceNames, readerDefaults } from '../simulate/readers.ts';
+import { mostBaskets } from '../simulate/tags.ts';
+import { Truth } from '../simulate/truth.ts';
+import { durationMs } from './duration.ts';
+import { examples, group, type JsonOption, wholeNumber, withJson } from './options.ts';
+import { show } from './output/print.ts';
+import { facts } from './output/table.ts';
+import { Progress } from './output/terminal.ts';
+import { commandLogger, withTallyman } from './session.ts';
+
+interface ReadersOptions extends JsonOption {
+  readonly broker?: string;
+  readonly devices: number;
+  readonly baskets: number;
+  readonly firstBasket: number;
+  readonly rate: number;
+  readonly duplicates: number;
+  readonly outOfOrder: number;
+  readonly damaged: number;
+  readonly seed: number;
+  readonly count?: number;
+  readonly for?: number;
+  readonly register?: boolean;
+}
+
+const defaultBroker = 'mqtt://127.0.0.1:1883';
+/** What was sent last is acknowledged in this time, or said not to be. */
+const flushMs = 15_000;
+
+export function addSimulate(program: Command): void {
+  const d = readerDefaults;
+  withJson(
+    group(program, 'simulate', 'devices that are not there, for tests and for trying things out').command(
+      'readers',
+    ),
+  )
+    .description(
+      'dock doors with RFID readers that publish what Zebra FX readers publish, and know the truth',
+    )
+    .option('--broker <url>', `mqtt:// or mqtts:// address (default: MQTT_URL, else ${defaultBroker})`)
+    .option('--devices <count>', 'readers, each at a door of its own', wholeNumber(1, 1000), d.devices)
+    .option('--baskets <count>', 'baskets that pass them', wholeNumber(2, 1_000_000), d.baskets)
+    .option(
+      '--first-basket <serial>',
+      'number of the first basket: other numbers, other tags',
+      wholeNumber(1, mostBaskets - 1_000_000),
+      d.firstBasket,
+    )
+    .option('--rate <count>', 'reads a second, of all readers together', wholeNumber(1, 100_000), d.rate)
+    .option('--duplicates <share>', 'messages that are sent twice, from 0 to 1', share, d.duplicates)
+    .option('--out-of-order <share>', 'messages that come after younger ones', share, d.outOfOrder)
+    .option('--damaged <share>', 'messages that are broken off in the middle', share, d.damaged)
+    .option('--seed <number>', 'the same seed makes the same messages', wholeNumber(0, 2 ** 32 - 1), 1)
+    .option('--count <reads>', 'stop after so many different reads', wholeNumber(1, 1_000_000_000))
+    .option('--for <time>', 'stop after this time (30s, 5m)', durationMs)
+    .option('--register', 'make the readers known in the database first, each at a location of its own')
+    .addHelpText(
+      'after',
+      `${examples([
+        'simulate readers --register --for 1m',
+        'simulate readers --broker mqtt://broker.plant:1883 --devices 20 --rate 500 --seed 7',
+        'simulate readers --count 20000 --rate 5000 --duplicates 0.1 --json',
+      ])}
+
+Publishes on zebra/fx/dock-1/reads and so on, at QoS 2, until --count, --for or
+Ctrl-C. Then it tells what must stand in the database of somebody who began with
+none of these baskets and lost nothing: so many different reads, baskets and
+movements. Exit code 1 where the broker did not acknowledge everything.`,
+    )
+    .action(runReaders);
+}
+
+async function runReaders(options: ReadersOptions): Promise<void> {
+  const { seed, devices, baskets, firstBasket, rate, duplicates, outOfOrder, damaged } = options;
+  if (options.register)
+    await withTallyman(
+      ({ tallyman }) => registerDoors(tallyman.database, deviceNames(devices)),
+      [iotComponent],
+    );
+  const url = options.broker ?? (process.env.MQTT_URL || defaultBroker);
+  const publisher = await Publisher.connect(url, commandLogger());
+  const stopping = new AbortController();
+  onStopSignal(() => stopping.abort());
+  const timer = options.for === undefined ? undefined : setTimeout(() => stopping.abort(), options.for);
+  const progress = new Progress('sent');
+  const truth = new Truth();
+  try {
+    await driveReaders({
+      ...{ seed, devices, baskets, firstBasket, rate, duplicates, outOfOrder, damaged, publisher, truth },
+      ...(options.count !== undefined && { count: options.count }),
+      signal: stopping.signal,
+      onSend: () => {
+        progress.show(truth.figures.reads);
+        return undefined;
+      },
+    });
+    await publisher.flushed(flushMs);
+  } finally {
+    clearTimeout(timer);
+    progress.end();
+    await publisher.close();
+  }
+  const { figures } = truth;
+  const { acknowledged } = publisher;
+  const unacknowledged = figures.messages - acknowledged;
+  show(options.json, { seed, ...figures, acknowledged, unacknowledged }, () =>
+    [
+      facts([
+        ['messages', figures.messages.toLocaleString('en')],
+        ['acknowledged', acknowledged.toLocaleString('en')],
+        ['reads', figures.reads.toLocaleString('en')],
+        ['different', figures.distinctReads.toLocaleString('en')],
+        ['damaged messages', figures.damaged.toLocaleString('en')],
+      ]),
+      '',
+      `To be found: ${figures.distinctReads.toLocaleString('en')} reads, ${figures.baskets.toLocaleString('en')} baskets, ` +
+        `${figures.movements.toLocaleString('en')} movements.`,
+    ].join('\n'),
+  );
+  // The second signal ends the process at once; the first has been obeyed.
+  process.exitCode = unacknowledged > 0 ? 1 : 0;
+}
+
+function share(text: string): number {
+  const value = Number(text);
+  if (!/^\d*\.?\d+$/.test(text) || !(value <= 1))
+    throw new InvalidArgumentError('Expected a share from 0 to 1, such as 0.05.');
+  return value;
+}

@@ -1,0 +1,26 @@
+/** The processor of a demo with --chaos: a process that does nothing but take in, and expects to be killed. */
+import { once } from 'node:events';
+import { Tallyman } from '../engine/tallyman.ts';
+import { mqttSettings } from '../ingest/mqtt/index.ts';
+import { startIntake } from '../plant/index.ts';
+import { createLogger } from '../runtime/logger.ts';
+import type { ProcessorOrders } from './processor.ts';
+
+// Not longer than the demo that started us.
+process.once('disconnect', () => process.exit());
+const stopped = once(process, 'SIGTERM');
+const [orders] = (await once(process, 'message')) as [ProcessorOrders];
+const logger = createLogger({ level: 'error' });
+const tallyman = await Tallyman.open({
+  databaseUrl: orders.databaseUrl,
+  poolSize: 4,
+  applicationName: 'tallyman demo processor',
+  housekeeping: false,
+  logger,
+});
+const intake = await startIntake({ tallyman, settings: mqttSettings(orders.mqtt), logger });
+process.send?.('ready');
+await stopped;
+await intake.stop();
+await tallyman.close();
+process.exit();
