@@ -181,10 +181,10 @@ export const keys = {
     fallback: 8420,
   }),
   'server.parts': key({
-    schema: z.string().regex(/^[a-z]+(,[a-z]+)*$/, { error: 'expected names such as api,worker,webhooks' }),
+    schema: z.string().regex(/^[a-z]+(,[a-z]+)*$/, { error: 'expected names such as api,worker,intake' }),
     env: ['TALLYMAN_PARTS'],
-    doc: 'What `tallyman serve` runs, separated by commas: `api`, `worker`, `webhooks`. `--only` overrides it.',
-    fallback: 'api,worker,webhooks',
+    doc: 'What `tallyman serve` runs, separated by commas: `api`, `worker`, `webhooks`, `intake`. `--only` overrides it.',
+    fallback: 'api,worker,webhooks,intake',
   }),
   'server.kinds': key({
     schema: z.string().min(1).nullable(),

@@ -1,18 +1,22 @@
 import type { Config } from '../config/keys.ts';
 import { TallymanError } from '../engine/errors.ts';
 import type { AnyKind } from '../engine/jobs/kind.ts';
-import type { Worker } from '../engine/jobs/worker.ts';
+import type { WorkerOptions } from '../engine/jobs/worker.ts';
 import type { Logger } from '../engine/logger.ts';
 import { Metrics } from '../observability/metrics.ts';
+import { type RunningIntake, startIntake } from '../plant/intake.ts';
+import { exposeIntake } from '../plant/metrics.ts';
 import { components } from '../runtime/components.ts';
-import { openRuntime, workerOptions } from '../runtime/open.ts';
+import { mqttSettingsOf } from '../runtime/mqtt.ts';
+import { openRuntime, type Runtime, workerOptions } from '../runtime/open.ts';
 import { loadSecretBox } from '../runtime/secrets.ts';
+import type { SecretBox } from '../secrets/box.ts';
 import { addressPolicy, deliveriesPerEndpoint } from '../webhooks/configured.ts';
 import { webhookKinds } from '../webhooks/delivery/kinds.ts';
 import { purgeSchedule } from '../webhooks/delivery/purge.ts';
 import { startServer } from './server.ts';
 
-export const partNames = ['api', 'worker', 'webhooks'] as const;
+export const partNames = ['api', 'worker', 'webhooks', 'intake'] as const;
 export type PartName = (typeof partNames)[number];
 
 export interface ServeOptions {
@@ -49,7 +53,7 @@ export function partsOf(text: string): PartName[] {
 
 /** One process with some parts of the product, on one database. */
 export async function serve(options: ServeOptions): Promise<Serving> {
-  const { config, parts, kinds, logger } = options;
+  const { config, logger } = options;
   const runtime = await openRuntime(config, {
     logger,
     applicationName: 'tallyman serve',
@@ -57,55 +61,113 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     needs: components,
     ...(options.migrate && { migrate: true }),
   });
-  const stops: (() => Promise<void>)[] = [];
-  const lines = Object.entries(runtime.describe()).map(([name, where]) => `${name.padEnd(10)} ${where}`);
-  const say = (part: string, what: string) => lines.push(`${part.padEnd(10)} ${what}`);
-  let url: string | undefined;
-  const stop = async (): Promise<void> => {
-    // The door first, then the work, then the database under it.
-    for (const each of stops) await each();
-    await runtime.close();
-  };
+  const assembly = new Assembly(options, runtime);
   try {
-    const metrics = new Metrics(runtime.tallyman);
     const box = await loadSecretBox(config);
-    const workers: Worker[] = [];
-    if (parts.includes('worker')) {
-      if (kinds.length > 0) workers.push(runtime.tallyman.worker({ ...workerOptions(config), kinds }));
-      say(
-        'worker',
-        kinds.length > 0 ? kinds.map((kind) => kind.name).join(', ') : 'no kinds (--kinds names a module)',
-      );
-    }
-    if (parts.includes('webhooks')) {
-      const { database } = runtime.tallyman;
-      const concurrency = config['webhooks.concurrency'];
-      const deliveries = webhookKinds({
-        database,
-        box,
-        policy: addressPolicy(config),
-        perEndpoint: deliveriesPerEndpoint(config),
-      });
-      await runtime.tallyman.schedules.upsert(purgeSchedule);
-      workers.push(runtime.tallyman.worker({ ...workerOptions(config), concurrency, kinds: deliveries }));
-      say('webhooks', `deliveries, ${concurrency} at a time`);
-    }
-    for (const worker of workers) metrics.observe(worker);
-    if (parts.includes('api')) {
-      const { version } = options;
-      const server = await startServer({ config, runtime, metrics, box, kinds, version, logger });
-      stops.push(() => server.stop());
-      url = server.url;
-      const keys = server.locked ? 'API keys needed' : 'no API keys yet: open to this machine';
-      say('api', `${server.url}/v1, docs at ${server.url}/v1/docs (${keys})`);
-    }
-    stops.push(async () => {
-      await Promise.all(workers.map((worker) => worker.stop()));
-    });
-    await Promise.all(workers.map((worker) => worker.start()));
-    return { lines, url, stop };
+    const add: Readonly<Record<PartName, () => Promise<void>>> = {
+      worker: () => assembly.addWorker(),
+      webhooks: () => assembly.addWebhooks(box),
+      intake: () => assembly.addIntake(),
+      api: () => assembly.addApi(box),
+    };
+    // The door last: whoever comes in finds everything running.
+    for (const part of ['worker', 'webhooks', 'intake', 'api'] as const)
+      if (options.parts.includes(part)) await add[part]();
+    return assembly;
   } catch (error) {
-    await stop();
+    await assembly.stop();
     throw error;
   }
 }
+
+/** What has been put together so far, and how to take it apart again. */
+class Assembly implements Serving {
+  readonly lines: string[];
+  url: string | undefined;
+  readonly #options: ServeOptions;
+  readonly #runtime: Runtime;
+  readonly #metrics: Metrics;
+  readonly #stops: (() => Promise<void>)[] = [];
+  #intake: RunningIntake | undefined;
+
+  constructor(options: ServeOptions, runtime: Runtime) {
+    this.#options = options;
+    this.#runtime = runtime;
+    this.#metrics = new Metrics(runtime.tallyman);
+    this.lines = Object.entries(runtime.describe()).map(([name, where]) => line(name, where));
+  }
+
+  async addWorker(): Promise<void> {
+    const { config, kinds } = this.#options;
+    const names = kinds.map((kind) => kind.name).join(', ');
+    this.lines.push(line('worker', names || 'no kinds (--kinds names a module)'));
+    if (kinds.length > 0) await this.#run({ ...workerOptions(config), kinds });
+  }
+
+  async addWebhooks(box: SecretBox): Promise<void> {
+    const { config } = this.#options;
+    const { database, schedules } = this.#runtime.tallyman;
+    const concurrency = config['webhooks.concurrency'];
+    const policy = addressPolicy(config);
+    const kinds = webhookKinds({ database, box, policy, perEndpoint: deliveriesPerEndpoint(config) });
+    await schedules.upsert(purgeSchedule);
+    await this.#run({ ...workerOptions(config), concurrency, kinds });
+    this.lines.push(line('webhooks', `deliveries, ${concurrency} at a time`));
+  }
+
+  async addIntake(): Promise<void> {
+    const { config, logger } = this.#options;
+    const settings = mqttSettingsOf(config);
+    if (!settings) {
+      this.lines.push(line('intake', 'no broker (mqtt.brokerHost is not set)'));
+      return;
+    }
+    const intake = await startIntake({ tallyman: this.#runtime.tallyman, settings, logger });
+    this.#stops.push(() => intake.stop());
+    this.#intake = intake;
+    this.#metrics.observe(intake.worker);
+    exposeIntake(this.#metrics.registry, intake);
+    const { broker, clientId } = intake.status().mqtt;
+    this.lines.push(line('intake', `MQTT from ${broker} as ${clientId}`));
+  }
+
+  async addApi(box: SecretBox): Promise<void> {
+    const { config, kinds, version, logger } = this.#options;
+    const runtime = { ...this.#runtime, brokers: () => this.#brokers() };
+    const server = await startServer({
+      config,
+      runtime,
+      metrics: this.#metrics,
+      box,
+      kinds,
+      version,
+      logger,
+    });
+    this.#stops.push(() => server.stop());
+    this.url = server.url;
+    const keys = server.locked ? 'API keys needed' : 'no API keys yet: open to this machine';
+    this.lines.push(line('api', `${server.url}/v1, docs at ${server.url}/v1/docs (${keys})`));
+  }
+
+  /** The door first, then the work, then the database under it. */
+  async stop(): Promise<void> {
+    for (const stop of this.#stops.splice(0).reverse()) await stop();
+    await this.#runtime.close();
+  }
+
+  async #run(options: WorkerOptions): Promise<void> {
+    const worker = this.#runtime.tallyman.worker(options);
+    this.#metrics.observe(worker);
+    this.#stops.push(() => worker.stop());
+    await worker.start();
+  }
+
+  #brokers(): ReturnType<Runtime['brokers']> {
+    const mqtt = this.#intake?.status().mqtt;
+    if (!mqtt) return this.#runtime.brokers();
+    const trouble = mqtt.ready ? undefined : (mqtt.reason ?? `MQTT is ${mqtt.state}`);
+    return [...this.#runtime.brokers(), { name: 'mqtt', trouble }];
+  }
+}
+
+const line = (name: string, what: string): string => `${name.padEnd(10)} ${what}`;

@@ -1,14 +1,16 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { connectAsync } from 'mqtt';
+import { expect, onTestFinished, test } from 'vitest';
 import { until } from '../support/engine.ts';
 import { emptyDatabase } from '../support/postgres.ts';
+import { privateMosquitto } from '../support/services/mosquitto.ts';
 import { inRoot, scratch, start } from './support.ts';
 
-async function place() {
+async function place(more: Record<string, string> = {}) {
   const { url } = await emptyDatabase();
   const cwd = await scratch();
-  const env = { DATABASE_URL: url, TALLYMAN_SECRET_KEY: Buffer.alloc(32, 1).toString('base64') };
+  const env = { DATABASE_URL: url, TALLYMAN_SECRET_KEY: Buffer.alloc(32, 1).toString('base64'), ...more };
   const cli = (...args: string[]) => start('src/cli/main.ts', args, { cwd, env });
   return { cwd, cli };
 }
@@ -93,4 +95,47 @@ test('tenants and keys: made, listed, revoked; the key is shown once, on stdout 
   expect(
     (await cli('keys', 'create', '--name', 'x', '--role', 'admin', '--tenant', 'none').ended).stderr,
   ).toContain('there is no tenant "none"');
+});
+
+test('MQTT-5, RFID-1: a read that is published at a broker is a basket in the API', async () => {
+  const broker = await privateMosquitto();
+  onTestFinished(() => broker[Symbol.asyncDispose]());
+  await broker.start();
+  const { cli } = await place({ MQTT_BROKER_HOST: '127.0.0.1', MQTT_BROKER_PORT: String(broker.port) });
+  const serving = cli('serve', '--only', 'api,intake', '--port', '0', '--migrate');
+  const url = await serving.said(/"url":"(http:[^"]+)"/);
+  const ask = async (method: string, path: string, body?: unknown) => {
+    const response = await fetch(url + path, {
+      method,
+      ...(body !== undefined && {
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      }),
+    });
+    return { status: response.status, body: await response.json() };
+  };
+  const dock = await ask('POST', '/v1/locations', { name: 'dock 1' });
+  await ask('PUT', '/v1/devices/fx-1', { location_id: dock.body.id, role: 'dock-door' });
+  const { checks } = (await ask('GET', '/v1/health/ready')).body;
+  expect(checks.mqtt).toEqual({ status: 'up' });
+  const publisher = await connectAsync(broker.url, { clientId: 'reader' });
+  const epc = '3314257BF40C0E4000000190';
+  const read = {
+    type: 'SIMPLE',
+    timestamp: new Date().toISOString(),
+    data: { idHex: epc, antenna: 1, eventNum: 1 },
+  };
+  await publisher.publishAsync('zebra/fx/fx-1/reads', JSON.stringify(read), { qos: 2 });
+  await publisher.publishAsync('zebra/fx/fx-1/reads', '{"not": "a read"', { qos: 2 });
+  await publisher.endAsync();
+  await until('the basket is there', async () => (await ask('GET', `/v1/baskets/${epc}`)).status === 200);
+  expect((await ask('GET', `/v1/baskets/${epc}`)).body.location_id).toBe(dock.body.id);
+  await until('the other is a dead letter', async () => {
+    const { items } = (await ask('GET', '/v1/dead-letters?kind=iot.unreadable-message')).body;
+    return items.length === 1;
+  });
+  const metrics = await (await fetch(`${url}/metrics`)).text();
+  expect(metrics).toContain('tallyman_reads_total{outcome="processed"} 1');
+  serving.child.kill('SIGTERM');
+  expect(await serving.ended).toMatchObject({ code: 0 });
 });

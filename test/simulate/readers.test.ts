@@ -7,9 +7,8 @@ import { basketTag } from '../../src/simulate/tags.ts';
 const beganAt = Date.UTC(2026, 2, 1, 12);
 
 function take(count: number, options: Partial<ReaderOptions> = {}): Transmission[] {
-  return transmissions({ seed: 7, ...options })
-    .take(count)
-    .toArray();
+  const source = transmissions({ seed: 7, ...options });
+  return Array.from({ length: count }, () => source.next().value);
 }
 
 const texts = (sent: readonly Transmission[]): string[] =>

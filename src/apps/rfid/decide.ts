@@ -35,7 +35,7 @@ export interface Processed {
 }
 
 export interface Known {
-  /** Every basket of the reads, by `basketKey`. */
+  /** Every basket of the reads, by `basketKey` of the reads. */
   readonly baskets: ReadonlyMap<string, KnownBasket>;
   /** Reads processed before, by their place in the batch. */
   readonly processed: ReadonlyMap<number, Processed>;
@@ -81,9 +81,6 @@ export interface Decision {
   readonly outcomes: readonly Outcome[];
 }
 
-export const basketKey = (read: { readonly tenantId: string; readonly epcHex: string }): string =>
-  `${read.epcHex} ${read.tenantId}`;
-
 interface BasketState {
   readonly id: string;
   readonly tenantId: string;
@@ -104,11 +101,12 @@ export function decide(reads: readonly ExaminedRead[], known: Known): Decision {
   const outcomes = reads.map((read, place): Outcome => {
     const processed = known.processed.get(place);
     if (processed) return repeated(read, processed.basketId, processed.movementId);
-    const keys = keysOf(read);
-    const twin = keys.map((key) => first.get(key)).find((outcome) => outcome !== undefined);
+    const idKey = read.zbTagReadId === null ? undefined : `#${read.zbTagReadId} ${read.tenantId}`;
+    const twin = first.get(read.contentKey) ?? (idKey === undefined ? undefined : first.get(idKey));
     if (twin) return repeated(read, twin.basketId, twin.movement);
     const outcome = see(read, stateOf(read, states, known), movements);
-    for (const key of keys) first.set(key, outcome);
+    first.set(read.contentKey, outcome);
+    if (idKey !== undefined) first.set(idKey, outcome);
     return outcome;
   });
   return { movements, baskets: [...states.values()].filter((state) => state.seen).map(seenBasket), outcomes };
@@ -165,20 +163,14 @@ const repeated = (read: ExaminedRead, basketId: string | null, movement: Movemen
   skipReason: 'duplicate',
 });
 
-function keysOf({ tenantId, contentHash, zbTagReadId }: ExaminedRead): string[] {
-  const byContent = `${contentHash} ${tenantId}`;
-  return zbTagReadId === null ? [byContent] : [byContent, `#${zbTagReadId} ${tenantId}`];
-}
-
 function stateOf(read: ExaminedRead, states: Map<string, BasketState>, known: Known): BasketState {
-  const key = basketKey(read);
-  const state = states.get(key);
+  const state = states.get(read.basketKey);
   if (state) return state;
-  const basket = known.baskets.get(key);
+  const basket = known.baskets.get(read.basketKey);
   if (!basket) throw new Error(`basket ${read.epcHex} of tenant ${read.tenantId} was not loaded`);
   const { tenantId, epcHex } = read;
   const fresh: BasketState = { ...basket, tenantId, epcHex, deviceId: '', movement: null, seen: false };
-  states.set(key, fresh);
+  states.set(read.basketKey, fresh);
   return fresh;
 }
 

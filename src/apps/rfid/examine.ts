@@ -3,7 +3,14 @@ import { formatInstant, type Micros, parseInstant } from '../instant.ts';
 import { contentHash } from './content-hash.ts';
 import { canonicalEpc, decodeEpc, type Epc } from './epc.ts';
 import type { Device } from './reference/devices.ts';
-import type { ExaminedRead, FailedRead, FailureCode, TagRead } from './tag-read.ts';
+import {
+  basketKeyOf,
+  contentKeyOf,
+  type ExaminedRead,
+  type FailedRead,
+  type FailureCode,
+  type TagRead,
+} from './tag-read.ts';
 
 export interface ExamineOptions {
   readonly now: Micros;
@@ -51,6 +58,7 @@ export function examine(given: TagRead, options: ExamineOptions): Examined {
       at,
     );
   const timestamp = formatInstant(at);
+  const hash = contentHash({ deviceId, epcHex: epc.hex, timestamp });
   return {
     ok: true,
     read: {
@@ -59,11 +67,14 @@ export function examine(given: TagRead, options: ExamineOptions): Examined {
       epcHex: epc.hex,
       epcUri: epc.uri,
       deviceId,
+      role: device.role,
       locationId: device.locationId,
       at,
       timestamp,
-      contentHash: contentHash({ deviceId, epcHex: epc.hex, timestamp }),
+      contentHash: hash,
       processorType: given.processorType,
+      basketKey: basketKeyOf(given.tenantId, epc.hex),
+      contentKey: contentKeyOf(given.tenantId, hash),
     },
   };
 }

@@ -7,7 +7,9 @@ import type { ExaminedBatch } from './examined-batch.ts';
 
 import type { DeviceDirectory } from './reference/devices.ts';
 import { SharedCommits } from './shared-commits.ts';
-import { findProcessed, record, takeBaskets } from './store.ts';
+import { returnBaskets } from './shipments/return-door.ts';
+import { columnsOf, findProcessed, record, takeBaskets } from './store.ts';
+import { recordFailures } from './store-failures.ts';
 import type { ExaminedRead, FailedRead, ReadResult, TagRead } from './tag-read.ts';
 
 export interface TagReadProcessorOptions {
@@ -70,13 +72,18 @@ export class TagReadProcessor {
   /** The second half, as a part of the caller's transaction, such as one that also moves a checkpoint. */
   async processWithin(tx: Queryable, { sound, failures, places }: ExaminedBatch): Promise<ReadResult[]> {
     let decision = nothing;
+    let movementIds: readonly string[] = [];
     if (sound.length > 0) {
-      const baskets = await takeBaskets(tx, sound);
+      const columns = columnsOf(sound);
+      const baskets = await takeBaskets(tx, columns);
       // After the locks: whoever processed one of these reads has committed by now.
-      decision = decide(sound, { baskets, processed: await findProcessed(tx, sound) });
+      decision = decide(sound, { baskets, processed: await findProcessed(tx, columns) });
+      movementIds = await record(tx, columns, decision);
     }
-    const movementIds = await record(tx, decision, failures);
-    if (failures.length > 0) await this.#options.onFailed?.(tx, failures);
+    if (failures.length > 0) {
+      await recordFailures(tx, failures);
+      await this.#options.onFailed?.(tx, failures);
+    }
     return places.map(({ sound, place }) =>
       sound
         ? succeeded(decision.outcomes[place] as Outcome, movementIds)

@@ -2,8 +2,45 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { formatInstant, type Micros, secondsToMicros } from '../instant.ts';
 import { plainArray, textArray } from './array-literal.ts';
-import { basketKey, type Decision, type KnownBasket, type Outcome, type Processed } from './decide.ts';
-import type { ExaminedRead, FailedRead } from './tag-read.ts';
+import type { Decision, KnownBasket, Processed } from './decide.ts';
+import type { ExaminedRead } from './tag-read.ts';
+
+/** Reads as arrays of PostgreSQL. Made before any basket is locked: what is done while one is, others wait for. */
+export interface ReadColumns {
+  readonly baskets: {
+    readonly keys: readonly string[];
+    readonly tenants: string | null;
+    readonly epcs: string | null;
+    readonly uris: string | null;
+  };
+  readonly tenants: string | null;
+  readonly tagReads: string | null;
+  readonly hashes: string | null;
+  readonly processors: string | null;
+  readonly timestamps: string | null;
+  readonly epcs: string | null;
+  readonly devices: string | null;
+}
+
+export function columnsOf(reads: readonly ExaminedRead[]): ReadColumns {
+  const baskets = new Map(reads.map((read) => [read.basketKey, read]));
+  const firsts = [...baskets.values()];
+  return {
+    baskets: {
+      keys: [...baskets.keys()],
+      tenants: textArray(firsts.map((read) => read.tenantId)),
+      epcs: plainArray(firsts.map((read) => read.epcHex)),
+      uris: textArray(firsts.map((read) => read.epcUri)),
+    },
+    tenants: textArray(reads.map((read) => read.tenantId)),
+    tagReads: plainArray(reads.map((read) => read.zbTagReadId)),
+    hashes: plainArray(reads.map((read) => read.contentHash)),
+    processors: plainArray(reads.map((read) => read.processorType)),
+    timestamps: plainArray(reads.map((read) => read.timestamp)),
+    epcs: plainArray(reads.map((read) => read.epcHex)),
+    devices: textArray(reads.map((read) => read.deviceId)),
+  };
+}
 
 interface BasketRow {
   readonly n: string;
@@ -19,20 +56,14 @@ interface BasketRow {
 /** The baskets of these reads, made where they were missing, and locked. */
 export async function takeBaskets(
   tx: Queryable,
-  reads: readonly ExaminedRead[],
+  { baskets }: ReadColumns,
 ): Promise<Map<string, KnownBasket>> {
-  const wanted = [...new Map(reads.map((read) => [basketKey(read), read]))];
   const { rows } = await tx.query<BasketRow>('select * from rfid.take_baskets($1, $2, $3)', [
-    textArray(wanted.map(([, read]) => read.tenantId)),
-    plainArray(wanted.map(([, read]) => read.epcHex)),
-    textArray(wanted.map(([, read]) => read.epcUri)),
+    baskets.tenants,
+    baskets.epcs,
+    baskets.uris,
   ]);
-  return new Map(
-    rows.map((row) => {
-      const [key] = wanted[Number(row.n) - 1] as [string, ExaminedRead];
-      return [key, basketOf(row)];
-    }),
-  );
+  return new Map(rows.map((row) => [baskets.keys[Number(row.n) - 1] as string, basketOf(row)]));
 }
 
 function basketOf(row: BasketRow): KnownBasket {
@@ -56,36 +87,27 @@ function microsOf(seconds: string): Micros {
 /** Those of the reads that were processed before, by their place. Their baskets have to be locked. */
 export async function findProcessed(
   tx: Queryable,
-  reads: readonly ExaminedRead[],
+  { tenants, hashes, tagReads }: ReadColumns,
 ): Promise<Map<number, Processed>> {
   const { rows } = await tx.query<{ n: string; basket_id: string | null; movement_id: string | null }>(
     'select * from rfid.processed($1, $2, $3)',
-    [
-      textArray(reads.map((read) => read.tenantId)),
-      plainArray(reads.map((read) => read.contentHash)),
-      plainArray(reads.map((read) => read.zbTagReadId)),
-    ],
+    [tenants, hashes, tagReads],
   );
   return new Map(
     rows.map((row) => [Number(row.n) - 1, { basketId: row.basket_id, movementId: row.movement_id }]),
   );
 }
 
-/** Writes what was decided, and the reads that failed; answers the ids of the movements. */
+/** Writes what was decided about these reads; answers the ids of the movements. */
 export async function record(
   tx: Queryable,
+  reads: ReadColumns,
   { movements, baskets, outcomes }: Decision,
-  failures: readonly FailedRead[],
 ): Promise<readonly string[]> {
-  const rows = [
-    ...outcomes.filter((outcome) => outcome.skipReason !== 'duplicate').map(rowOf),
-    ...failures.map(failureRow),
-  ];
-  if (rows.length === 0) return [];
   const lastMoves = baskets.map(({ movement }) => (movement === null ? undefined : movements[movement]));
-  const { rows: answer } = await tx.query<{ ids: string[] }>(
+  const { rows } = await tx.query<{ ids: string[] }>(
     `select rfid.record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
-                        $22, $23, $24, $25, $26, $27, $28, $29, $30) as ids`,
+                        $22, $23, $24, $25, $26, $27, $28, $29) as ids`,
     [
       textArray(movements.map((move) => move.tenantId)),
       plainArray(movements.map((move) => move.basketId)),
@@ -100,74 +122,23 @@ export async function record(
       plainArray(baskets.map((basket) => basket.locationId)),
       plainArray(baskets.map((basket) => formatInstant(basket.lastSeenAt))),
       textArray(baskets.map((basket) => basket.deviceId)),
-      plainArray(baskets.map((basket) => (basket.movement === null ? null : basket.movement + 1))),
+      plainArray(baskets.map(({ movement }) => (movement === null ? null : movement + 1))),
       plainArray(lastMoves.map((move) => move?.from ?? null)),
       plainArray(lastMoves.map((move) => move?.to ?? null)),
       plainArray(lastMoves.map((move) => (move ? formatInstant(move.at) : null))),
-      textArray(rows.map((row) => row.tenantId)),
-      plainArray(rows.map((row) => row.zbTagReadId)),
-      plainArray(rows.map((row) => row.contentHash)),
-      plainArray(rows.map((row) => row.processorType)),
-      plainArray(rows.map((row) => row.timestamp)),
-      plainArray(rows.map((row) => row.basketId)),
-      plainArray(rows.map(({ movement }) => (typeof movement === 'number' ? movement + 1 : null))),
-      plainArray(rows.map(({ movement }) => (typeof movement === 'string' ? movement : null))),
-      textArray(rows.map((row) => row.epc)),
-      textArray(rows.map((row) => row.deviceId)),
-      plainArray(rows.map((row) => row.isNewBasket)),
-      textArray(rows.map((row) => row.skipReason)),
-      textArray(rows.map((row) => row.error)),
+      reads.tenants,
+      reads.tagReads,
+      reads.hashes,
+      reads.processors,
+      reads.timestamps,
+      plainArray(outcomes.map((outcome) => outcome.basketId)),
+      plainArray(outcomes.map(({ movement }) => (typeof movement === 'number' ? movement + 1 : null))),
+      plainArray(outcomes.map(({ movement }) => (typeof movement === 'string' ? movement : null))),
+      reads.epcs,
+      reads.devices,
+      plainArray(outcomes.map((outcome) => outcome.isNewBasket)),
+      textArray(outcomes.map((outcome) => outcome.skipReason)),
     ],
   );
-  return answer[0]?.ids ?? [];
+  return rows[0]?.ids ?? [];
 }
-
-/** A row of tag_read_processings. */
-interface ProcessingRow extends Pick<Outcome, 'basketId' | 'movement' | 'isNewBasket' | 'skipReason'> {
-  readonly tenantId: string;
-  readonly zbTagReadId: string | null;
-  readonly contentHash: string;
-  readonly processorType: string;
-  readonly timestamp: string | null;
-  readonly epc: string;
-  readonly deviceId: string;
-  readonly error: string | null;
-}
-
-function rowOf({ read, basketId, movement, isNewBasket, skipReason }: Outcome): ProcessingRow {
-  return {
-    tenantId: read.tenantId,
-    zbTagReadId: read.zbTagReadId,
-    contentHash: read.contentHash,
-    processorType: read.processorType,
-    timestamp: read.timestamp,
-    epc: read.epcHex,
-    deviceId: read.deviceId,
-    basketId,
-    movement,
-    isNewBasket,
-    skipReason,
-    error: null,
-  };
-}
-
-/** What is wrong with it may be any of its fields: they are kept as far as the database can keep them. */
-function failureRow({ read, contentHash, message, timestamp }: FailedRead): ProcessingRow {
-  return {
-    tenantId: keepable(read.tenantId) || 'default',
-    zbTagReadId: /^\d{1,18}$/.test(String(read.zbTagReadId)) ? String(read.zbTagReadId) : null,
-    contentHash,
-    processorType: read.processorType === 'Replay' ? 'Replay' : 'MQTT',
-    timestamp,
-    epc: keepable(read.epc),
-    deviceId: keepable(read.deviceId),
-    basketId: null,
-    movement: null,
-    isNewBasket: false,
-    skipReason: null,
-    error: keepable(message, 1000),
-  };
-}
-
-const keepable = (value: unknown, longest = 256): string =>
-  String(value).replaceAll('\0', '�').slice(0, longest).toWellFormed();

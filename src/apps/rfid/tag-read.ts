@@ -47,12 +47,21 @@ export interface ExaminedRead {
   readonly epcHex: string;
   readonly epcUri: string;
   readonly deviceId: string;
+  /** The device's, such as `return-door`. */
+  readonly role: string;
   readonly locationId: string;
   readonly at: Micros;
   readonly timestamp: string;
   readonly contentHash: string;
   readonly processorType: ProcessorType;
+  /** Names its basket, tenant included. */
+  readonly basketKey: string;
+  /** Names its content, tenant included. */
+  readonly contentKey: string;
 }
+
+export const basketKeyOf = (tenantId: string, epcHex: string): string => `${epcHex} ${tenantId}`;
+export const contentKeyOf = (tenantId: string, contentHash: string): string => `${contentHash} ${tenantId}`;
 
 export type FailureCode =
   | 'BAD_EPC'

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
-  basketKey,
   bucketStart,
   decide,
   type Known,
@@ -12,7 +11,7 @@ import {
   type Processed,
   windowLength,
 } from '../../../src/apps/rfid/decide.ts';
-import type { ExaminedRead } from '../../../src/apps/rfid/tag-read.ts';
+import { basketKeyOf, contentKeyOf, type ExaminedRead } from '../../../src/apps/rfid/tag-read.ts';
 import { Model } from './model.ts';
 
 const second = 1_000_000;
@@ -25,11 +24,14 @@ function read(at: number, locationId: string, more: Partial<ExaminedRead> = {}):
     zbTagReadId: null,
     epcHex,
     epcUri: '',
+    role: 'reader',
     deviceId,
     locationId,
     at,
     timestamp: String(at),
     contentHash: `${deviceId}|${epcHex}|${at}`,
+    basketKey: basketKeyOf(tenantId, epcHex),
+    contentKey: contentKeyOf(tenantId, `${deviceId}|${epcHex}|${at}`),
     processorType: 'MQTT',
     ...more,
   };
@@ -50,7 +52,7 @@ class Ledger {
         .find((found) => found);
       if (before) processed.set(place, before);
     }
-    const baskets = new Map(reads.map((one) => [basketKey(one), this.#basket(basketKey(one))]));
+    const baskets = new Map(reads.map((one) => [one.basketKey, this.#basket(one.basketKey)]));
     const known: Known = { baskets, processed };
     const decision = decide(reads, known);
     const base = this.movements.length;
@@ -62,7 +64,7 @@ class Ledger {
       this.movements.push(move);
     }
     for (const seen of decision.baskets) {
-      const key = basketKey(seen);
+      const key = basketKeyOf(seen.tenantId, seen.epcHex);
       const made = seen.movement === null ? undefined : decision.movements[seen.movement];
       const lastMovement: LastMovement | null = made
         ? { id: id(seen.movement as number), from: made.from, to: made.to, at: made.at }
@@ -136,7 +138,7 @@ describe('decide', () => {
       lastSeenAt: start,
       lastMovement: { id: '9', from: null, to: 'A', at: start },
     };
-    const known = { baskets: new Map([[basketKey(read(0, 'B')), basket]]), processed: new Map() };
+    const known = { baskets: new Map([[read(0, 'B').basketKey, basket]]), processed: new Map() };
     const [one] = decide([read(start + second, 'B')], known).movements;
     const [other] = decide([read(start + 2 * second, 'B')], known).movements;
     expect(one?.windowStart).toBe(other?.windowStart);
@@ -165,7 +167,7 @@ describe('decide', () => {
         for (const batch of given) expect(ledger.process(batch)).toEqual(batch.map((r) => model.process(r)));
         for (const [key, basket] of model.baskets) {
           const [tenantId, epcHex] = key.split('/') as [string, string];
-          const own = ledger.movements.filter((move) => move.basketId === basketKey({ tenantId, epcHex }));
+          const own = ledger.movements.filter((move) => move.basketId === basketKeyOf(tenantId, epcHex));
           expect(path(own)).toEqual(path(basket.moves));
         }
       }),

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { deviceLockId, lockIds, stableHash } from '../../../src/apps/rfid/lock-ids.ts';
-import type { ReplayProgress } from '../../../src/apps/rfid/replay/replay.ts';
+import type { ReplayProgress } from '../../../src/apps/rfid/replay/counts.ts';
 import { Database } from '../../../src/engine/database/database.ts';
 import { emptyDatabase } from '../../support/postgres.ts';
 import { collect, effects, replayOf, wandering } from './replay-support.ts';

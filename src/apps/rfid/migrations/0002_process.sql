@@ -61,7 +61,7 @@ begin
   end if;
 end $$;
 
--- Writes a decision: movements, what became of the baskets, and a row for each read. Answers the ids of the movements,
+-- Writes a decision: movements, what became of the baskets, and a row for each read that is no duplicate. Answers the ids of the movements,
 -- in their order. Reads and baskets name a movement of this call by its number from 1, an earlier one by its id.
 create function rfid.record(
   p_move_tenants text[], p_move_baskets bigint[], p_move_from bigint[], p_move_to bigint[],
@@ -70,7 +70,7 @@ create function rfid.record(
   p_seen_by text[], p_last_moves integer[], p_moved_from bigint[], p_moved_to bigint[], p_moved_at timestamptz[],
   p_tenants text[], p_tag_reads bigint[], p_hashes text[], p_processors text[], p_at timestamptz[],
   p_read_baskets bigint[], p_read_moves integer[], p_earlier_moves bigint[], p_epcs text[], p_devices text[],
-  p_new boolean[], p_skips text[], p_errors text[]
+  p_new boolean[], p_skips text[]
 ) returns bigint[]
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
@@ -102,12 +102,27 @@ begin
 
   insert into rfid.tag_read_processings
     (tenant_id, zb_tag_read_id, content_hash, processor_type, event_timestamp, basket_id, movement_id, epc_hex,
-     device_id, is_new_basket, skip_reason, error_message)
+     device_id, is_new_basket, skip_reason)
   select r.tenant_id, r.zb_tag_read_id, decode(r.content_hash, 'hex'), r.processor_type, r.event_timestamp, r.basket_id,
-         coalesce(v_moves[r.move], r.earlier_move), r.epc_hex, r.device_id, r.is_new, r.skip_reason, r.error_message
+         coalesce(v_moves[r.move], r.earlier_move), r.epc_hex, r.device_id, r.is_new, r.skip_reason
     from unnest(p_tenants, p_tag_reads, p_hashes, p_processors, p_at, p_read_baskets, p_read_moves, p_earlier_moves,
-                p_epcs, p_devices, p_new, p_skips, p_errors)
+                p_epcs, p_devices, p_new, p_skips)
       as r (tenant_id, zb_tag_read_id, content_hash, processor_type, event_timestamp, basket_id, move, earlier_move,
-            epc_hex, device_id, is_new, skip_reason, error_message);
+            epc_hex, device_id, is_new, skip_reason)
+   where r.skip_reason is distinct from 'duplicate';
   return v_moves;
 end $$;
+
+-- Writes the reads that failed: rows that occupy no key.
+create function rfid.record_failures(
+  p_tenants text[], p_tag_reads bigint[], p_hashes text[], p_processors text[], p_at timestamptz[], p_epcs text[],
+  p_devices text[], p_errors text[]
+) returns void
+language sql as $$
+  insert into rfid.tag_read_processings
+    (tenant_id, zb_tag_read_id, content_hash, processor_type, event_timestamp, epc_hex, device_id, error_message)
+  select r.tenant_id, r.zb_tag_read_id, decode(r.content_hash, 'hex'), r.processor_type, r.event_timestamp, r.epc_hex,
+         r.device_id, r.error_message
+    from unnest(p_tenants, p_tag_reads, p_hashes, p_processors, p_at, p_epcs, p_devices, p_errors)
+      as r (tenant_id, zb_tag_read_id, content_hash, processor_type, event_timestamp, epc_hex, device_id, error_message)
+$$;

@@ -1,9 +1,3 @@
-export {
-  type FollowOptions,
-  Replay,
-  type ReplayCounts,
-  type ReplayOptions,
-  type ReplayProgress,
-  type ReplayRequest,
-} from './replay.ts';
+export type { ReplayCounts, ReplayProgress } from './counts.ts';
+export { type FollowOptions, Replay, type ReplayOptions, type ReplayRequest } from './replay.ts';
 export { type SourceDevice, TagReadSource, type TagReadTable } from './source.ts';

@@ -4,23 +4,16 @@ import type { Checkpoints } from '../../../engine/checkpoints/checkpoints.ts';
 import type { Queryable } from '../../../engine/database/database.ts';
 import { messageOf, TallymanError } from '../../../engine/errors.ts';
 import { requireWhole } from '../../../engine/jobs/kind.ts';
-import type { Exclusive, Section } from '../../../engine/locks/exclusive.ts';
+import type { Section } from '../../../engine/locks/exclusive.ts';
 import { type Logger, silentLogger } from '../../../engine/logger.ts';
 import { parseInstant } from '../../instant.ts';
 import type { ExaminedBatch } from '../examined-batch.ts';
 import { deviceLockId, lockIds } from '../lock-ids.ts';
 import { isCollision, type TagReadProcessor } from '../process.ts';
 import type { ReadResult, TagRead } from '../tag-read.ts';
-import {
-  earlier,
-  isAfter,
-  isIdle,
-  latePass,
-  newPass,
-  type Pass,
-  type Position,
-  startingAt,
-} from './position.ts';
+import { none, type ReplayCounts, type ReplayProgress, sum, teller } from './counts.ts';
+import { type Exclusively, endOf, Follower } from './follower.ts';
+import { earlier, isAfter, isIdle, latePass } from './position.ts';
 import type { Selection, SourceDevice, SourceRow, TagReadSource } from './source.ts';
 import { failedBefore } from './store.ts';
 
@@ -28,32 +21,12 @@ export interface ReplayOptions {
   readonly source: TagReadSource;
   readonly processor: TagReadProcessor;
   readonly checkpoints: Checkpoints;
-  /** Runs a section under a lock, or not at all: `tallyman.exclusively`. */
-  readonly exclusively: <T>(
-    lockId: bigint,
-    work: (section: Section) => Promise<T>,
-    options?: { readonly signal?: AbortSignal },
-  ) => Promise<Exclusive<T>>;
+  readonly exclusively: Exclusively;
   /** Names the checkpoints. Default: the table's name. */
   readonly name?: string;
   /** Reads in one transaction. Default 500. */
   readonly batch?: number;
   readonly logger?: Logger;
-}
-
-export interface ReplayCounts {
-  readonly read: number;
-  /** Had not been processed before. */
-  readonly processed: number;
-  readonly duplicates: number;
-  readonly failed: number;
-}
-
-export interface ReplayProgress extends ReplayCounts {
-  /** How many there were to read when it began; late ones come on top. */
-  readonly total: number;
-  /** The id of the last row that is done. */
-  readonly position: string;
 }
 
 export interface ReplayRequest {
@@ -82,7 +55,6 @@ export interface FollowOptions {
   readonly mode?: 'in-order' | 'by-device';
 }
 
-const none: ReplayCounts = { read: 0, processed: 0, duplicates: 0, failed: 0 };
 const retryPauseMs = 200;
 /** How often a batch is tried again that met another at the same keys. */
 const patience = 5;
@@ -100,6 +72,7 @@ export class Replay {
   readonly #batch: number;
   readonly #name: string;
   readonly #logger: Logger;
+  readonly #follower: Follower;
 
   constructor(options: ReplayOptions) {
     this.#options = options;
@@ -107,11 +80,16 @@ export class Replay {
     requireWhole(this.#batch, 'batch', 1, 10_000);
     this.#name = `rfid.replay/${options.name ?? options.source.name}`;
     this.#logger = options.logger ?? silentLogger;
+    this.#follower = new Follower({ ...options, batch: this.#batch });
   }
 
   /** All devices in the order of ids, from the checkpoint to the newest row. `undefined`: another instance is at it. */
   catchUp(request: Pick<ReplayRequest, 'onProgress' | 'signal'> = {}): Promise<ReplayCounts | undefined> {
-    return this.#advance({ checkpoint: this.#name, lockId: lockIds.replay }, request);
+    return this.#follower.advance(
+      { checkpoint: this.#name, lockId: lockIds.replay },
+      (...batch) => this.#commit(...batch),
+      request,
+    );
   }
 
   /** One device, from its own checkpoint to the newest row. `undefined`: another instance is at it. */
@@ -124,9 +102,9 @@ export class Replay {
       lockId: deviceLockId(device.deviceId),
       device,
       // What is complete for all is complete for each.
-      start: (await this.#load(this.#name)).position.floor,
+      start: (await this.#follower.load(this.#name)).position.floor,
     };
-    return this.#advance(scope, request);
+    return this.#follower.advance(scope, (...batch) => this.#commit(...batch), request);
   }
 
   /**
@@ -137,7 +115,7 @@ export class Replay {
     const { source, exclusively, checkpoints } = this.#options;
     const request = signal ? { signal } : {};
     const horizon = await source.look();
-    const { position } = await this.#load(this.#name);
+    const { position } = await this.#follower.load(this.#name);
     let counts = none;
     if (isIdle(position, horizon)) return counts;
     for (const device of await source.devices(position.floor, horizon.id)) {
@@ -145,14 +123,14 @@ export class Replay {
       counts = sum(counts, (await this.catchUpDevice(device, request)) ?? none);
     }
     await exclusively(lockIds.replay, async (section) => {
-      const { position, version } = await this.#load(this.#name);
+      const { position, version } = await this.#follower.load(this.#name);
       const mark = position.awaits ?? horizon;
       const settled = await source.isSettled(mark);
       // Asked after the writers have ended, so that a device whose first row came late is among them.
       const devices = settled ? await source.devices(position.floor, mark.id) : [];
       let floor = settled ? mark.id : position.floor;
       for (const device of devices)
-        floor = earlier(floor, (await this.#load(this.#checkpointOf(device))).position.floor);
+        floor = earlier(floor, (await this.#follower.load(this.#checkpointOf(device))).position.floor);
       const waiting = { ...position, awaits: mark };
       const done = settled && floor === mark.id;
       if (!done && position.awaits) return;
@@ -236,48 +214,6 @@ export class Replay {
     return result.ran ? result.value : undefined;
   }
 
-  async #advance(
-    scope: Scope,
-    { onProgress, signal }: Pick<ReplayRequest, 'onProgress' | 'signal'>,
-  ): Promise<ReplayCounts | undefined> {
-    const { source, exclusively, checkpoints } = this.#options;
-    // A look costs less than a connection and a lock, and mostly there is nothing.
-    const seen = await this.#load(scope.checkpoint, scope.start);
-    if (isIdle(seen.position, await source.look())) return none;
-    const result = await exclusively(
-      scope.lockId,
-      async (section) => {
-        let { position, version } = await this.#load(scope.checkpoint, scope.start);
-        const horizon = await source.look();
-        const selection: Selection = { device: scope.device };
-        const total = onProgress ? await source.count(position.cursor, horizon.id, selection) : 0;
-        const tell = teller(total, onProgress);
-        const walk = async (pass: Pass): Promise<void> => {
-          for (let at = pass.after; isAfter(pass.upTo, at); ) {
-            section.signal.throwIfAborted();
-            const rows = await source.read(at, pass.upTo, this.#batch, selection);
-            at = endOf(rows, this.#batch, pass.upTo);
-            const next = pass.position(at);
-            const expectedVersion = version;
-            const done = await this.#commit(section, rows, (tx) =>
-              checkpoints.save(tx, scope.checkpoint, next, { expectedVersion }),
-            );
-            position = next;
-            version = done.version;
-            tell(done.counts, at);
-          }
-        };
-        const late = latePass(position, horizon);
-        if (late && position.awaits && (await source.isSettled(position.awaits))) await walk(late);
-        const fresh = newPass(position, horizon, await source.isSettled(horizon));
-        if (fresh) await walk(fresh);
-        return tell(none, position.cursor);
-      },
-      signal ? { signal } : {},
-    );
-    return result.ran ? result.value : undefined;
-  }
-
   /** One batch, all of it or nothing. `save` moves the checkpoint, and answers its version. */
   async #commit(
     section: Section,
@@ -305,30 +241,9 @@ export class Replay {
     const name = `${this.#name}/${tenantId}/${deviceId}`;
     return Buffer.byteLength(name) <= longestName ? name : `${this.#name}/${hash('sha256', name)}`;
   }
-
-  async #load(checkpoint: string, start = '0'): Promise<{ position: Position; version: number }> {
-    const saved = await this.#options.checkpoints.load<Position>(checkpoint);
-    const position = saved?.position ?? startingAt(start);
-    return {
-      position: isAfter(start, position.cursor) ? startingAt(start) : position,
-      version: saved?.version ?? 0,
-    };
-  }
-}
-
-/** What is read, under which lock, and where it is noted. */
-interface Scope {
-  readonly checkpoint: string;
-  readonly lockId: bigint;
-  readonly device?: SourceDevice;
-  readonly start?: string;
 }
 
 const toRead = ({ id, ...row }: SourceRow): TagRead => ({ ...row, zbTagReadId: id, processorType: 'Replay' });
-
-/** Where a batch ends: at its last row, or, when there are no more, at the end of the range. */
-const endOf = (rows: readonly SourceRow[], limit: number, upTo: string): string =>
-  rows.length < limit ? upTo : (rows.at(-1)?.id ?? upTo);
 
 /** The batch without failures that are known. Answers come sound ones first; only their number matters here. */
 function without({ sound, failures }: ExaminedBatch, known: ReadonlySet<string>): ExaminedBatch {
@@ -341,23 +256,6 @@ function countsOf(read: number, results: readonly ReadResult[]): ReplayCounts {
   const duplicates = results.filter((result) => result.skipReason === 'duplicate').length;
   const failed = results.filter((result) => !result.success).length;
   return { read, processed: results.length - duplicates - failed, duplicates, failed };
-}
-
-const sum = (a: ReplayCounts, b: ReplayCounts): ReplayCounts => ({
-  read: a.read + b.read,
-  processed: a.processed + b.processed,
-  duplicates: a.duplicates + b.duplicates,
-  failed: a.failed + b.failed,
-});
-
-/** Adds up, tells whoever listens, and answers the sum. */
-function teller(total: number, onProgress: ReplayRequest['onProgress']) {
-  let counts = none;
-  return (more: ReplayCounts, position: string): ReplayCounts => {
-    counts = sum(counts, more);
-    if (more.read > 0) onProgress?.({ ...counts, total: Math.max(total, counts.read), position });
-    return counts;
-  };
 }
 
 const isId = (text: string): boolean => /^\d{1,18}$/.test(text);

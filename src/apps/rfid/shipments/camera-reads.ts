@@ -1,0 +1,94 @@
+/**
+ * A camera at a door has seen an outbound license plate: the basket it is on was read at the same door at about the same
+ * time. Each camera read is a job; what is missing (the plate, since the warehouse system has not told it yet; the
+ * basket, since its reads are late) is tried again for a while, then a dead letter, and a redrive mends it.
+ */
+import { z } from 'zod';
+import type { Queryable } from '../../../engine/database/database.ts';
+import { TallymanError } from '../../../engine/errors.ts';
+import { type Backoff, defineKind, type Kind } from '../../../engine/jobs/kind.ts';
+import { parseInstant } from '../../instant.ts';
+import { basketOf, statusAfter } from './reconcile.ts';
+import {
+  baskets,
+  countLines,
+  findLine,
+  load,
+  locationOf,
+  lockFreeBasket,
+  lockShipment,
+  saveStatus,
+} from './store.ts';
+
+export interface SeenPlate {
+  readonly tenantId: string;
+  readonly deviceId: string;
+  readonly oblpn: string;
+  /** ISO 8601 with a zone. */
+  readonly eventTimestamp: string;
+}
+
+export interface CameraReadOptions {
+  /** How far apart the camera's word and the reader's may be, either way. Default 60,000. */
+  readonly windowMs?: number;
+  /** Default 5. */
+  readonly maxAttempts?: number;
+  readonly backoff?: Backoff;
+}
+
+const defaultWindowMs = 60_000;
+
+/** The kind that links a plate to its basket. */
+export function reconcileCameraRead(options: CameraReadOptions = {}): Kind<SeenPlate> {
+  const { windowMs = defaultWindowMs, maxAttempts = 5, backoff } = options;
+  return defineKind<SeenPlate>({
+    name: 'rfid.reconcile-camera-read',
+    schema: z.object({
+      tenantId: z.string(),
+      deviceId: z.string(),
+      oblpn: z.string(),
+      eventTimestamp: z.string(),
+    }),
+    queue: 'rfid',
+    retry: { maxAttempts, ...(backoff && { backoff }) },
+    handler: (plate, context) => context.commit((tx) => reconcile(tx, plate, windowMs)),
+  });
+}
+
+/** Throws when something is missing. A plate that is on a basket already stays there. */
+export async function reconcile(tx: Queryable, plate: SeenPlate, windowMs = defaultWindowMs): Promise<void> {
+  const { tenantId, deviceId, oblpn, eventTimestamp } = plate;
+  const seenAt = parseInstant(eventTimestamp);
+  const planned = await findLine(tx, tenantId, oblpn);
+  if (!planned)
+    throw new TallymanError(
+      'OBLPN_MISSING',
+      `no shipment has plate "${oblpn}" yet; when the warehouse system has told it, send this round again`,
+    );
+  const status = await lockShipment(tx, planned.shipmentId);
+  // Once more, now that nobody else can change it.
+  const line = await findLine(tx, tenantId, oblpn);
+  if (!line || line.basketId !== null) return;
+  if (line.shipmentId !== planned.shipmentId) throw busy(oblpn);
+
+  const locationId = await locationOf(tx, tenantId, deviceId);
+  if (locationId === undefined)
+    throw new TallymanError('UNKNOWN_DEVICE', `camera "${deviceId}" is not known, or has no location`);
+  const sightings = await baskets(tx, { tenantId, locationId }, { at: eventTimestamp, withinMs: windowMs });
+  const basketId = basketOf(
+    seenAt,
+    sightings.map(({ basketId, micros, taken }) => ({ basketId, at: Number(micros), taken })),
+  );
+  if (basketId === undefined)
+    throw new TallymanError(
+      'BASKET_MISSING',
+      `no free basket was read at the door of camera "${deviceId}" within ${windowMs} ms of ${eventTimestamp}`,
+    );
+  if (!(await lockFreeBasket(tx, basketId))) throw busy(oblpn);
+  await load(tx, line.id, { id: basketId, at: eventTimestamp, by: deviceId });
+  const next = statusAfter(status, await countLines(tx, line.shipmentId));
+  if (next !== status) await saveStatus(tx, line.shipmentId, next, eventTimestamp);
+}
+
+const busy = (oblpn: string): TallymanError =>
+  new TallymanError('BUSY', `plate "${oblpn}" or its basket was changed by somebody else just now`);

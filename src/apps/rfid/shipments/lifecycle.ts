@@ -1,0 +1,75 @@
+import type { Queryable } from '../../../engine/database/database.ts';
+import type { Kind } from '../../../engine/jobs/kind.ts';
+import type { Tallyman } from '../../../engine/tallyman.ts';
+import { lockIds } from '../lock-ids.ts';
+import { none, type ReplayCounts } from '../replay/counts.ts';
+import { Follower } from '../replay/follower.ts';
+import { type SourceRow, TagReadSource, type TagReadTable } from '../replay/source.ts';
+import type { SeenPlate } from './camera-reads.ts';
+
+export interface LifecycleOptions {
+  readonly tallyman: Tallyman;
+  readonly kind: Kind<SeenPlate>;
+  /** Where camera reads are. Default: `iot.camera_reads` of the engine's database. */
+  readonly on?: Queryable;
+  readonly table?: TagReadTable;
+  /** Camera reads in one transaction. Default 500. */
+  readonly batch?: number;
+}
+
+const cameraReads: TagReadTable = { table: 'iot.camera_reads', columns: { epc: 'oblpn' } };
+
+/**
+ * Makes a job of each camera read, once: read by id from a checkpoint, by one instance at a time, the jobs in the
+ * transaction that moves the checkpoint. Those that commit late are found as replay finds them; one that is read twice
+ * meets its own dedupe key.
+ */
+export class ShipmentLifecycle {
+  readonly #options: LifecycleOptions;
+  readonly #follower: Follower;
+  readonly #checkpoint: string;
+
+  constructor(options: LifecycleOptions) {
+    const { tallyman, table = cameraReads, batch = 500 } = options;
+    const source = new TagReadSource(options.on ?? tallyman.database, table);
+    this.#options = options;
+    this.#checkpoint = `rfid.camera-reads/${source.name}`;
+    this.#follower = new Follower({
+      source,
+      batch,
+      checkpoints: tallyman.checkpoints,
+      exclusively: (id, work, more) => tallyman.exclusively(id, work, more),
+    });
+  }
+
+  /** From the checkpoint to the newest camera read. `undefined`: another instance is at it. */
+  catchUp(signal?: AbortSignal): Promise<ReplayCounts | undefined> {
+    return this.#follower.advance(
+      { checkpoint: this.#checkpoint, lockId: lockIds.shipmentLifecycle },
+      (section, rows, save) =>
+        section.transaction(async (tx) => {
+          const jobs = await this.#enqueue(tx, rows);
+          const version = await save(tx);
+          const duplicates = jobs.filter(({ existing }) => existing).length;
+          return {
+            counts: { ...none, read: rows.length, processed: jobs.length - duplicates, duplicates },
+            version,
+          };
+        }),
+      { signal },
+    );
+  }
+
+  #enqueue(tx: Queryable, rows: readonly SourceRow[]) {
+    const { tallyman, kind } = this.#options;
+    return tallyman.enqueueMany(
+      kind,
+      rows.map(({ id, tenantId, deviceId, epc, eventTimestamp }) => ({
+        payload: { tenantId, deviceId, oblpn: epc.trim(), eventTimestamp },
+        tenantId: tenantId || 'default',
+        dedupeKey: `${this.#checkpoint}/${id}`,
+      })),
+      { tx },
+    );
+  }
+}

@@ -1,0 +1,39 @@
+/** Which basket a plate is on, and what that makes of its shipment. Pure. */
+import type { Micros } from '../../instant.ts';
+
+export type ShipmentStatus = 'PLANNED' | 'LOADING' | 'SHIPPED';
+
+/** A basket that was read at the door of the camera. */
+export interface Sighting {
+  readonly basketId: string;
+  readonly at: Micros;
+  /** It is on its way with another plate. */
+  readonly taken: boolean;
+}
+
+/**
+ * A plate is on one basket: of those that are free, the one that was read nearest in time to when the camera saw the
+ * plate; of two as near, the one with the smaller id, so that whoever asks twice gets the same answer.
+ */
+export function basketOf(seenAt: Micros, sightings: readonly Sighting[]): string | undefined {
+  let best: Sighting | undefined;
+  for (const sighting of sightings) {
+    if (sighting.taken) continue;
+    if (best === undefined || isNearer(sighting, best, seenAt)) best = sighting;
+  }
+  return best?.basketId;
+}
+
+function isNearer(one: Sighting, other: Sighting, seenAt: Micros): boolean {
+  const difference = Math.abs(one.at - seenAt) - Math.abs(other.at - seenAt);
+  return difference < 0 || (difference === 0 && BigInt(one.basketId) < BigInt(other.basketId));
+}
+
+/** Forward only: a line that is added to what has left does not bring it back. */
+export function statusAfter(
+  status: ShipmentStatus,
+  lines: { readonly all: number; readonly loaded: number },
+): ShipmentStatus {
+  if (status === 'SHIPPED' || (lines.all > 0 && lines.loaded === lines.all)) return 'SHIPPED';
+  return lines.loaded > 0 ? 'LOADING' : status;
+}

@@ -1,0 +1,24 @@
+import type { Queryable } from '../../../engine/database/database.ts';
+import { plainArray } from '../array-literal.ts';
+import type { Outcome } from '../decide.ts';
+
+/** The role of devices at which baskets come back. */
+export const returnDoorRole = 'return-door';
+
+/**
+ * Baskets read at a return door are returned: marked so, and their shipment lines closed. Where they are is the business
+ * of movements: the return location is the door's. A read that is stale moves no basket, but the return did happen.
+ *
+ * Part of the transaction that processes the reads, which holds the baskets. Reads processed before do nothing.
+ */
+export async function returnBaskets(tx: Queryable, outcomes: readonly Outcome[]): Promise<void> {
+  const returns = outcomes.filter(
+    ({ read, basketId, skipReason }) =>
+      read.role === returnDoorRole && basketId !== null && skipReason !== 'duplicate',
+  );
+  if (returns.length === 0) return;
+  await tx.query('select rfid.return_baskets($1, $2)', [
+    plainArray(returns.map(({ basketId }) => basketId)),
+    plainArray(returns.map(({ read }) => read.timestamp)),
+  ]);
+}
