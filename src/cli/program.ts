@@ -9,6 +9,7 @@ import { addLanes } from './lanes.ts';
 import { addMigrate } from './migrate.ts';
 import { complain } from './output/print.ts';
 import { addQueues } from './queues.ts';
+import { addReplay } from './replay.ts';
 import { addRfid } from './rfid.ts';
 import { addSchedules } from './schedules.ts';
 import { addServe } from './serve.ts';
@@ -59,6 +60,7 @@ export function buildProgram(): Command {
   addServe(program);
   addWorker(program);
   addRfid(program);
+  addReplay(program);
   addTenants(program);
   addKeys(program);
   addMigrate(program);

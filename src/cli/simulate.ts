@@ -84,7 +84,7 @@ async function runReaders(options: ReadersOptions): Promise<void> {
       [iotComponent],
     );
   const url = options.broker ?? (process.env.MQTT_URL || defaultBroker);
-  const publisher = await Publisher.connect(url, commandLogger());
+  const publisher = await Publisher.connect(url, { logger: commandLogger() });
   const stopping = new AbortController();
   onStopSignal(() => stopping.abort());
   const timer = options.for === undefined ? undefined : setTimeout(() => stopping.abort(), options.for);

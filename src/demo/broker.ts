@@ -13,6 +13,8 @@ export interface Broker {
   readonly url: string;
   /** Where it is, in words, without secrets. */
   readonly where: string;
+  /** Messages that it can be given before it has acknowledged them. Default: as many as any broker takes. */
+  readonly mostInFlight?: number;
   close(): Promise<void>;
 }
 
@@ -25,14 +27,14 @@ export async function openBroker(folder: string, env = process.env): Promise<Bro
   }
   const program = findMosquitto(env);
   if (program !== undefined) return startMosquitto(program, `${folder}/mosquitto`);
-  const inProcess = await startAedes(`${folder}/aedes`);
+  const inProcess = await startAedes();
   if (inProcess !== undefined) return inProcess;
   throw new TallymanError(
     'NO_BROKER',
     [
       'There is no MQTT broker. One of these is enough:',
       '  a Mosquitto on this machine   apt-get install mosquitto, brew install mosquitto',
-      '  one inside the demo           npm install --no-save aedes aedes-persistence-level level',
+      '  one inside the demo           npm install --no-save aedes',
       '  one that runs elsewhere       MQTT_URL=mqtt://host:1883 npm start',
     ].join('\n'),
   );

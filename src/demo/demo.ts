@@ -77,7 +77,10 @@ export async function runDemo(options: DemoOptions): Promise<{ summary: string; 
     const api = opened(await startApi(config, runtime, metrics, logger), (it) => it.stop());
     await registerDoors(database, deviceNames(options.doors), tenantId);
     const run = await beginRun(database, options.baskets);
-    const publisher = opened(await Publisher.connect(broker.url, logger), (it) => it.close());
+    const publisher = opened(
+      await Publisher.connect(broker.url, { logger, mostInFlight: broker.mostInFlight }),
+      (it) => it.close(),
+    );
     const mqtt: MqttOptions = {
       ...connectionOf(broker.url),
       clientId: 'tallyman-demo',

@@ -10,7 +10,7 @@ import type { ProcessorOrders } from './processor.ts';
 process.once('disconnect', () => process.exit());
 const stopped = once(process, 'SIGTERM');
 const [orders] = (await once(process, 'message')) as [ProcessorOrders];
-const logger = createLogger({ level: 'error' });
+const logger = createLogger({ level: 'warn' });
 const tallyman = await Tallyman.open({
   databaseUrl: orders.databaseUrl,
   poolSize: 4,

@@ -24,6 +24,7 @@ import {
   type MqttStatus,
   type SessionGap,
 } from '../ingest/mqtt/index.ts';
+import { replayOf } from './replay.ts';
 import { keepUnreadable, type Received, reasonOf, unreadable } from './unreadable.ts';
 
 export const readsTopic = 'zebra/fx/+/reads';
@@ -34,7 +35,7 @@ export interface IntakeOptions {
   readonly logger?: Logger;
   /** Whose readers they are. Default `default`. */
   readonly tenantId?: string;
-  /** Fills the gap after a lost session, from `iot` or from the readers' side. Default: it is only warned of. */
+  /** Fills the gap after a lost session. Default: a replay of what `iot` holds and nobody has processed. */
   readonly onSessionGap?: (gap: SessionGap) => Promise<void>;
 }
 
@@ -109,6 +110,11 @@ export async function startIntake(options: IntakeOptions): Promise<RunningIntake
     await takeIn([message]);
   });
 
+  // Another instance that is at it already does the same.
+  const fillGap = async (): Promise<void> => {
+    await replayOf(tallyman, { logger }).catchUp();
+  };
+
   const receive = (messages: readonly MqttMessage[]): Promise<void> =>
     takeIn(messages.map((message) => ({ ...message, tenantId })));
   const consumer = new MqttConsumer({
@@ -117,7 +123,7 @@ export async function startIntake(options: IntakeOptions): Promise<RunningIntake
     routes: [{ filter: readsTopic, onBatch: receive }],
     deadLetter: (message, error) =>
       keepUnreadable(tallyman, puzzles, [{ ...message, tenantId, reason: messageOf(error) }]),
-    ...(onSessionGap && { onSessionGap }),
+    onSessionGap: onSessionGap ?? fillGap,
     logger,
   });
   const worker = tallyman.worker({ kinds: [retries, puzzles], concurrency: 5 });

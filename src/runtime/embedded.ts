@@ -32,7 +32,7 @@ const patienceMs: Readonly<Record<EmbeddedWish, number>> = { join: 4_000, own: 4
  * Before the server is stopped, commands that joined it are given this long to end. Whoever started it only for a moment
  * leaves no other command in the lurch.
  */
-const guestLock = 0x7411_0002;
+const guestLock = 0x7411_0003;
 const guestsMs: Readonly<Record<EmbeddedWish, number>> = { join: 5_000, own: 500, either: 500 };
 
 export async function useEmbedded(dataDir: string, wish: EmbeddedWish, logger: Logger): Promise<EmbeddedUse> {

@@ -7,17 +7,24 @@ import { type Logger, silentLogger } from '../engine/logger.ts';
 import { Outage, within } from '../engine/wakeups/reconnect.ts';
 
 /** MQTT.js heeds no receive maximum; a broker drops what is beyond its own, and the smallest usual one is 20. */
-const mostInFlight = 15;
+const defaultInFlight = 15;
 const connectTimeoutMs = 8000;
 /** The broker keeps our half of a handshake for this long when the line breaks. */
 const sessionExpirySeconds = 120;
 
+export interface PublisherOptions {
+  readonly logger?: Logger;
+  /** Messages that are sent and not acknowledged, at most. Default 15. */
+  readonly mostInFlight?: number | undefined;
+}
+
 export class Publisher {
   readonly #client: MqttClient;
+  readonly #mostInFlight: number;
   readonly #underWay = new Set<Promise<void>>();
   acknowledged = 0;
 
-  static async connect(url: string, logger: Logger = silentLogger): Promise<Publisher> {
+  static async connect(url: string, options: PublisherOptions = {}): Promise<Publisher> {
     const { default: mqtt } = await import('mqtt');
     const common = {
       clientId: `tallyman-readers-${randomBytes(6).toString('hex')}`,
@@ -39,7 +46,7 @@ export class Publisher {
     try {
       // Brokers that know only 3.1.1 refuse 5 in words, or by hanging up.
       const client = await dial(5).catch((error) => (isDown(error) ? Promise.reject(error) : dial(4)));
-      return new Publisher(client, url, logger);
+      return new Publisher(client, url, options);
     } catch (error) {
       throw new TallymanError(
         'BROKER_UNREACHABLE',
@@ -49,8 +56,10 @@ export class Publisher {
     }
   }
 
-  private constructor(client: MqttClient, url: string, logger: Logger) {
+  private constructor(client: MqttClient, url: string, options: PublisherOptions) {
+    const { logger = silentLogger, mostInFlight = defaultInFlight } = options;
     this.#client = client;
+    this.#mostInFlight = mostInFlight;
     const outage = new Outage(
       logger,
       { broker: describe(url) },
@@ -68,7 +77,7 @@ export class Publisher {
 
   /** Resolves when there is room; `onAcknowledged` follows when the broker has taken the message over. */
   async send(topic: string, payload: string, onAcknowledged?: () => void): Promise<void> {
-    while (this.#underWay.size >= mostInFlight) await Promise.race(this.#underWay);
+    while (this.#underWay.size >= this.#mostInFlight) await Promise.race(this.#underWay);
     const sending = this.#client.publishAsync(topic, payload, { qos: 2 }).then(
       () => {
         this.acknowledged += 1;

@@ -79,6 +79,7 @@ export class TagReadProcessor {
       // After the locks: whoever processed one of these reads has committed by now.
       decision = decide(sound, { baskets, processed: await findProcessed(tx, columns) });
       movementIds = await record(tx, columns, decision);
+      await returnBaskets(tx, decision.outcomes);
     }
     if (failures.length > 0) {
       await recordFailures(tx, failures);

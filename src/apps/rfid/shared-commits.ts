@@ -8,21 +8,19 @@ interface Call {
   readonly reject: (error: unknown) => void;
 }
 
-/** More reads in one transaction gain nothing, and keep others from the baskets for longer. */
+/** More reads in one transaction gain nothing, and keep other processes from the baskets for longer. */
 const mostReads = 2000;
-/** One is examined and decided while the other is at the database. */
-const mostCommits = 1;
 
 /**
- * Group commit, measured in reads: calls that come while two transactions are under way share the next, as far as they
- * fit; a call is never split. If the database refuses what was shared, each call gets its own: nobody pays for
- * another's reads.
+ * Group commit, measured in reads: calls that come while a transaction is under way share the next, as far as they fit;
+ * a call is never split. One at a time: two would wait for each other's baskets, and reads are decided in the order in
+ * which they came. If the database refuses what was shared, each call gets its own: nobody pays for another's reads.
  */
 export class SharedCommits {
   readonly #commit: (batch: ExaminedBatch) => Promise<ReadResult[]>;
   #waiting: Call[] = [];
-  #underWay = 0;
-  #scheduled = false;
+  #isBusy = false;
+  #isScheduled = false;
 
   constructor(commit: (batch: ExaminedBatch) => Promise<ReadResult[]>) {
     this.#commit = commit;
@@ -37,12 +35,18 @@ export class SharedCommits {
 
   /** Calls of the same turn of the event loop share the first one, too. */
   #schedule(): void {
-    if (this.#scheduled) return;
-    this.#scheduled = true;
+    if (this.#isScheduled || this.#isBusy) return;
+    this.#isScheduled = true;
     setImmediate(() => {
-      this.#scheduled = false;
-      while (this.#waiting.length > 0 && this.#underWay < mostCommits) void this.#send(this.#next());
+      this.#isScheduled = false;
+      this.#start();
     });
+  }
+
+  #start(): void {
+    if (this.#isBusy || this.#waiting.length === 0) return;
+    this.#isBusy = true;
+    void this.#send(this.#next());
   }
 
   #next(): Call[] {
@@ -55,20 +59,35 @@ export class SharedCommits {
   }
 
   async #send(calls: readonly Call[]): Promise<void> {
-    this.#underWay += 1;
+    const answers = await this.#answersTo(calls);
+    this.#isBusy = false;
+    this.#start();
+    // One a turn: what callers do with their answers must not keep the next transaction from going on.
+    for (const answer of answers) {
+      answer();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  async #answersTo(calls: readonly Call[]): Promise<(() => void)[]> {
     try {
       const results = await this.#commit(merged(calls.map(({ batch }) => batch)));
       let end = 0;
-      for (const { batch, resolve } of calls) {
+      return calls.map(({ batch, resolve }) => {
         end += batch.places.length;
-        resolve(results.slice(end - batch.places.length, end));
-      }
+        const own = results.slice(end - batch.places.length, end);
+        return () => resolve(own);
+      });
     } catch (error) {
-      if (calls.length === 1 || isConnectionError(error)) for (const { reject } of calls) reject(error);
-      else for (const { batch, resolve, reject } of calls) await this.#commit(batch).then(resolve, reject);
-    } finally {
-      this.#underWay -= 1;
-      if (this.#waiting.length > 0) this.#schedule();
+      if (calls.length === 1 || isConnectionError(error))
+        return calls.map(
+          ({ reject }) =>
+            () =>
+              reject(error),
+        );
+      const apart: (() => void)[] = [];
+      for (const call of calls) apart.push(...(await this.#answersTo([call])));
+      return apart;
     }
   }
 }

@@ -31,12 +31,13 @@ export class Progress {
     this.#label = label;
   }
 
-  show(done: number): void {
+  /** With a total, as a bar. */
+  show(done: number, total?: number): void {
     const now = performance.now();
     const terminal = process.stderr.isTTY === true;
     if (now - this.#lastAt < (terminal ? 100 : 5000)) return;
     this.#lastAt = now;
-    const text = `${this.#label} ${done.toLocaleString('en')} …`;
+    const text = `${this.#label} ${total ? bar(done, total) : `${done.toLocaleString('en')} …`}`;
     process.stderr.write(terminal ? `\r${text}\x1b[K` : `${text}\n`);
     this.#shown = terminal;
   }
@@ -44,6 +45,13 @@ export class Progress {
   end(): void {
     if (this.#shown) process.stderr.write('\r\x1b[K');
   }
+}
+
+function bar(done: number, total: number): string {
+  const share = Math.min(1, done / total);
+  const filled = Math.round(share * 20);
+  const figures = `${done.toLocaleString('en')} of ${total.toLocaleString('en')}`;
+  return `${'█'.repeat(filled)}${'░'.repeat(20 - filled)} ${Math.floor(share * 100)} %, ${figures}`;
 }
 
 const colours: Readonly<Record<string, 'green' | 'red' | 'yellow' | 'cyan' | 'dim'>> = {

@@ -1,38 +1,29 @@
-/** A broker inside this process, for machines that have none. It speaks MQTT 3.1.1, and so does the consumer then. */
+/**
+ * A broker inside this process, for machines that have none. It speaks MQTT 3.1.1, and so does the consumer then.
+ *
+ * It keeps messages in memory: they outlive a killed processor, not this process. And it is given one message at a time:
+ * with 15 in flight it acknowledged 3,000 messages at QoS 2 and delivered 2,711 of them (aedes 1.2.0); with its
+ * persistence on disk, which is no better, it delivered them out of order as well.
+ */
 import { once } from 'node:events';
-import { mkdir } from 'node:fs/promises';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
-import { relative, resolve } from 'node:path';
 import type { Broker } from '../broker.ts';
 
-/** As much of the packages as is used; they need not be there. */
+/** As much of the package as is used; it need not be there. */
 interface AedesModule {
   readonly Aedes: {
-    createBroker(options: { readonly persistence: unknown }): Promise<{
+    createBroker(): Promise<{
       readonly handle: (socket: Socket) => void;
       close(done: () => void): void;
     }>;
   };
 }
-interface PersistenceModule {
-  readonly default: (db: unknown) => unknown;
-}
-interface LevelModule {
-  readonly Level: new (folder: string) => { close(): Promise<void> };
-}
 
-/** Undefined where the packages are not installed. */
-export async function startAedes(at: string): Promise<Broker | undefined> {
-  const [aedes, persistence, level] = await Promise.all([
-    installed<AedesModule>('aedes'),
-    installed<PersistenceModule>('aedes-persistence-level'),
-    installed<LevelModule>('level'),
-  ]);
-  if (!aedes || !persistence || !level) return undefined;
-  const folder = resolve(at);
-  await mkdir(folder, { recursive: true });
-  const db = new level.Level(folder);
-  const broker = await aedes.Aedes.createBroker({ persistence: persistence.default(db) });
+/** Undefined where the package is not installed. */
+export async function startAedes(): Promise<Broker | undefined> {
+  const module = await installed<AedesModule>('aedes');
+  if (module === undefined) return undefined;
+  const broker = await module.Aedes.createBroker();
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
     sockets.add(socket);
@@ -43,13 +34,13 @@ export async function startAedes(at: string): Promise<Broker | undefined> {
   const { port } = server.address() as AddressInfo;
   return {
     url: `mqtt://127.0.0.1:${port}`,
-    where: `aedes in this process, on 127.0.0.1:${port}, data in ${relative(process.cwd(), folder)}`,
+    where: `aedes in this process, on 127.0.0.1:${port} (a Mosquitto on this machine would be used instead)`,
+    mostInFlight: 1,
     close: async () => {
       const closed = once(server.close(), 'close');
       for (const socket of sockets) socket.destroy();
       await closed;
       await new Promise<void>((done) => broker.close(done));
-      await db.close();
     },
   };
 }

@@ -19,6 +19,10 @@ function stream(count: number): TagRead[] {
   return (reads ?? []).map(([door, basket, at], i) => read(door, at + i / 1_000_000, { epc: tag(basket) }));
 }
 
+/** Each as another process would have it: calls of one processor take turns. */
+const fleet = ({ tallyman, devices }: Plant, count: number): TagReadProcessor[] =>
+  Array.from({ length: count }, () => new TagReadProcessor({ database: tallyman.database, devices }));
+
 const batches = (reads: readonly TagRead[], size: number): TagRead[][] =>
   Array.from({ length: Math.ceil(reads.length / size) }, (_, i) => reads.slice(i * size, (i + 1) * size));
 
@@ -59,7 +63,10 @@ describe('many callers on the same baskets', () => {
       (one, i): TagRead => ({ ...one, processorType: 'Replay', zbTagReadId: String(i + 1) }),
     );
     const calls = [...batches(reads, 100), ...batches(replayed.toReversed(), 130)];
-    const answers = await Promise.all(calls.map((batch) => bundle.processor.processTagReads(batch)));
+    const processors = fleet(bundle, 8);
+    const answers = await Promise.all(
+      calls.map((batch, i) => (processors[i % 8] as TagReadProcessor).processTagReads(batch)),
+    );
     await expectSound(bundle, reads);
     const fresh = answers.flat().filter(({ skipReason }) => skipReason !== 'duplicate');
     expect(fresh).toHaveLength(reads.length);
@@ -75,7 +82,9 @@ describe('many callers on the same baskets', () => {
       reads.toReversed(),
       reads.toSorted((a, b) => (a.epc.slice(-1) < b.epc.slice(-1) ? -1 : 1)),
     ];
-    await Promise.all([...shuffled, ...shuffled].map((batch) => bundle.processor.processTagReads(batch)));
+    const all = [...shuffled, ...shuffled];
+    const processors = fleet(bundle, all.length);
+    await Promise.all(processors.map((processor, i) => processor.processTagReads(all[i] ?? [])));
     await expectSound(bundle, reads);
     expect(
       await rows('select deadlocks::int from pg_stat_database where datname = current_database()'),
@@ -84,9 +93,8 @@ describe('many callers on the same baskets', () => {
 
   test('RFID-2: connections killed in the middle, batches sent again: each read once', async () => {
     const bundle = await plant(doors);
-    const { rows, tallyman, devices } = bundle;
+    const { rows } = bundle;
     const reads = stream(4000);
-    const killable = new TagReadProcessor({ database: tallyman.database, devices });
     let finished = false;
     let killed = 0;
     const killer = (async () => {
@@ -101,10 +109,10 @@ describe('many callers on the same baskets', () => {
         await sleep(3);
       }
     })();
-    const untilDone = async (batch: readonly TagRead[]): Promise<void> => {
+    const untilDone = async (processor: TagReadProcessor, batch: readonly TagRead[]): Promise<void> => {
       for (;;) {
         try {
-          await killable.processTagReads(batch);
+          await processor.processTagReads(batch);
           return;
         } catch {
           await sleep(2);
@@ -113,8 +121,8 @@ describe('many callers on the same baskets', () => {
     };
     const queue = batches(reads, 50);
     await Promise.all(
-      Array.from({ length: 6 }, async () => {
-        for (let batch = queue.shift(); batch; batch = queue.shift()) await untilDone(batch);
+      fleet(bundle, 6).map(async (processor) => {
+        for (let batch = queue.shift(); batch; batch = queue.shift()) await untilDone(processor, batch);
       }),
     );
     finished = true;
@@ -126,7 +134,10 @@ describe('many callers on the same baskets', () => {
   test('one tag read id under two tags, at once: one of them is the read', async () => {
     const bundle = await plant(doors);
     const twins = [1, 2].map((n) => read('A', 0, { epc: tag(n), zbTagReadId: '1' }));
-    const answers = await Promise.all(twins.map((one) => bundle.processor.processTagReads([one])));
+    const [one, other] = fleet(bundle, 2);
+    const answers = await Promise.all(
+      [one, other].map((processor, i) => processor?.processTagReads(twins.slice(i, i + 1)) ?? []),
+    );
     expect(
       answers
         .flat()

@@ -5,7 +5,7 @@ export const SYSTEMS = [
     slow: true,
   },
   { name: 'hand-written-8', summary: 'the same with eight connections', slow: true },
-  { name: 'tallyman', summary: 'processTagReads, four callers with 500 reads each', slow: false },
+  { name: 'tallyman', summary: 'processTagReads, eight callers with 500 reads each', slow: false },
   { name: 'copy', summary: 'not a system: COPY of the rows that tallyman wrote, in one go', slow: false },
 ] as const;
 

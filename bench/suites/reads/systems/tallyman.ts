@@ -3,8 +3,8 @@ import { CachedDevices } from '../../../../src/apps/rfid/reference/cached-device
 import { readsOf } from '../stream.ts';
 import type { System } from './system.ts';
 
-const CALLERS = Number(process.env.CALLERS ?? 4);
-const BATCH = Number(process.env.BATCH ?? 500);
+const CALLERS = 8;
+const BATCH = 500;
 
 export const tallyman: System = {
   connections: CALLERS,

@@ -13,6 +13,7 @@ import { isCollision, type TagReadProcessor } from '../process.ts';
 import type { ReadResult, TagRead } from '../tag-read.ts';
 import { none, type ReplayCounts, type ReplayProgress, sum, teller } from './counts.ts';
 import { type Exclusively, endOf, Follower } from './follower.ts';
+import { keepAtIt } from './keep-at-it.ts';
 import { earlier, isAfter, isIdle, latePass } from './position.ts';
 import type { Selection, SourceDevice, SourceRow, TagReadSource } from './source.ts';
 import { failedBefore } from './store.ts';
@@ -142,20 +143,11 @@ export class Replay {
 
   /** Goes on until the signal fires. What goes wrong is told and tried again. */
   async follow({ signal, intervalMs = 5000, mode = 'in-order' }: FollowOptions): Promise<void> {
-    while (!signal.aborted) {
-      try {
-        const counts = await (mode === 'in-order' ? this.catchUp({ signal }) : this.catchUpByDevice(signal));
-        if (counts && counts.processed > 0)
-          this.#logger.info({ ...counts, source: this.#name }, 'replay processed reads that nobody had');
-      } catch (error) {
-        if (!signal.aborted)
-          this.#logger.warn(
-            { source: this.#name, error: messageOf(error) },
-            'replay failed; it goes on where it was',
-          );
-      }
-      await sleep(intervalMs, undefined, { signal }).catch(() => {});
-    }
+    await keepAtIt({ signal, intervalMs, logger: this.#logger, what: this.#name }, async () => {
+      const counts = await (mode === 'in-order' ? this.catchUp({ signal }) : this.catchUpByDevice(signal));
+      if (counts && counts.processed > 0)
+        this.#logger.info({ ...counts, source: this.#name }, 'replay processed reads that nobody had');
+    });
   }
 
   /** A stretch that a person names, whatever the checkpoint says; without `from` and `to`, from the checkpoint. */

@@ -7,7 +7,7 @@
  */
 import type { Queryable } from '../../../engine/database/database.ts';
 import { TallymanError } from '../../../engine/errors.ts';
-import type { Horizon } from './position.ts';
+import { type Horizon, isAfter } from './position.ts';
 
 export interface TagReadTable {
   /** `schema.table`, each part as the catalogue spells it. Default `iot.tag_reads`. */
@@ -114,10 +114,13 @@ export class TagReadSource {
     return !horizon.writers.some((writer) => writing.has(writer));
   }
 
-  /** In the order of ids. Relies on the table's primary key. */
+  /**
+   * In the order of ids. Relies on the table's primary key; the upper end is not a part of the search, since a table that
+   * was never analysed would then be sorted as a whole for each batch.
+   */
   async read(after: string, upTo: string, limit: number, selection: Selection = {}): Promise<SourceRow[]> {
     const { id, device, epc, time } = await this.#describe();
-    const { where, values } = await this.#where(after, upTo, selection);
+    const { where, values } = await this.#where(after, null, selection);
     const tenant = await this.#tenant(values);
     // By the column, and said so: `id` alone would be the text that is answered.
     const { rows } = await this.#on.query<SourceRow>(
@@ -128,7 +131,7 @@ export class TagReadSource {
         order by source.${id} limit $${values.push(limit)}`,
       values,
     );
-    return rows;
+    return rows.filter((row) => !isAfter(row.id, upTo));
   }
 
   async count(after: string, upTo: string, selection: Selection = {}): Promise<number> {
@@ -155,12 +158,13 @@ export class TagReadSource {
 
   async #where(
     after: string,
-    upTo: string,
+    upTo: string | null,
     { device, fromTime, toTime }: Selection,
   ): Promise<{ where: string; values: unknown[] }> {
     const columns = await this.#describe();
-    const values: unknown[] = [after, upTo];
-    const parts = [`${columns.id} > $1::bigint and ${columns.id} <= $2::bigint`];
+    const values: unknown[] = [after];
+    const parts = [`${columns.id} > $1::bigint`];
+    if (upTo !== null) parts.push(`${columns.id} <= $${values.push(upTo)}::bigint`);
     if (device) {
       parts.push(`coalesce(${columns.device}::text, '') = $${values.push(device.deviceId)}`);
       if ('tenantId' in device && columns.tenant !== null)

@@ -85,7 +85,7 @@ export async function reconcile(tx: Queryable, plate: SeenPlate, windowMs = defa
       `no free basket was read at the door of camera "${deviceId}" within ${windowMs} ms of ${eventTimestamp}`,
     );
   if (!(await lockFreeBasket(tx, basketId))) throw busy(oblpn);
-  await load(tx, line.id, { id: basketId, at: eventTimestamp, by: deviceId });
+  if (!(await load(tx, line, { id: basketId, at: eventTimestamp, by: deviceId }))) throw busy(oblpn);
   const next = statusAfter(status, await countLines(tx, line.shipmentId));
   if (next !== status) await saveStatus(tx, line.shipmentId, next, eventTimestamp);
 }

@@ -4,6 +4,7 @@ import type { Tallyman } from '../../../engine/tallyman.ts';
 import { lockIds } from '../lock-ids.ts';
 import { none, type ReplayCounts } from '../replay/counts.ts';
 import { Follower } from '../replay/follower.ts';
+import { keepAtIt } from '../replay/keep-at-it.ts';
 import { type SourceRow, TagReadSource, type TagReadTable } from '../replay/source.ts';
 import type { SeenPlate } from './camera-reads.ts';
 
@@ -58,6 +59,14 @@ export class ShipmentLifecycle {
         }),
       { signal },
     );
+  }
+
+  /** Goes on until the signal fires. */
+  follow({ signal, intervalMs = 5000 }: { readonly signal: AbortSignal; readonly intervalMs?: number }) {
+    const { logger } = this.#options.tallyman.database;
+    return keepAtIt({ signal, intervalMs, logger, what: this.#checkpoint }, async () => {
+      await this.catchUp(signal);
+    });
   }
 
   #enqueue(tx: Queryable, rows: readonly SourceRow[]) {

@@ -74,20 +74,24 @@ export async function lockFreeBasket(tx: Queryable, id: string): Promise<boolean
   return rows.length === 0;
 }
 
-/** Puts the basket on the line. If it is back already, since reads of the return door were faster, the line is closed. */
+/**
+ * Puts the basket on the line. If it is back already, since reads of the return door were faster, the line is closed.
+ * False: the line went to another shipment, or has a basket.
+ */
 export async function load(
   tx: Queryable,
-  line: string,
+  line: Line,
   basket: { readonly id: string; readonly at: string; readonly by: string },
-): Promise<void> {
-  await tx.query(
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
     `with basket as (
        update rfid.baskets set returned_at = case when returned_at >= $3::timestamptz then returned_at end
         where id = $2 returning returned_at)
      update rfid.shipment_lines l set basket_id = $2, loaded_at = $3, loaded_by = $4, closed_at = b.returned_at
-       from basket b where l.id = $1`,
-    [line, basket.id, basket.at, basket.by],
+       from basket b where l.id = $1 and l.shipment_id = $5 and l.basket_id is null`,
+    [line.id, basket.id, basket.at, basket.by, line.shipmentId],
   );
+  return rowCount === 1;
 }
 
 export async function countLines(

@@ -1,0 +1,19 @@
+import type { AnyKind } from '../../engine/jobs/kind.ts';
+import { processRead } from './failed-reads.ts';
+import type { TagReadProcessor } from './process.ts';
+import { type CameraReadOptions, reconcileCameraRead } from './shipments/camera-reads.ts';
+import { importPlates, type PlateImport } from './wms/import.ts';
+
+export interface RfidKindsOptions {
+  readonly processor: TagReadProcessor;
+  readonly cameraReads?: CameraReadOptions;
+  /** Where there is a warehouse system. */
+  readonly plates?: PlateImport;
+}
+
+/** Everything that a worker needs to run the jobs of this part. */
+export const rfidKinds = ({ processor, cameraReads, plates }: RfidKindsOptions): readonly AnyKind[] => [
+  processRead(processor),
+  reconcileCameraRead(cameraReads),
+  ...(plates ? [importPlates(plates)] : []),
+];

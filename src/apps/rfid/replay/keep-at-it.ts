@@ -1,0 +1,25 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { messageOf } from '../../../engine/errors.ts';
+import type { Logger } from '../../../engine/logger.ts';
+
+export interface KeepAtItOptions {
+  readonly signal: AbortSignal;
+  readonly intervalMs: number;
+  readonly logger: Logger;
+  /** For the log: what goes on where it was. */
+  readonly what: string;
+}
+
+/** Runs `work` again and again until the signal fires. What goes wrong is told and tried again. */
+export async function keepAtIt(options: KeepAtItOptions, work: () => Promise<void>): Promise<void> {
+  const { signal, intervalMs, logger, what } = options;
+  while (!signal.aborted) {
+    try {
+      await work();
+    } catch (error) {
+      if (!signal.aborted)
+        logger.warn({ error: messageOf(error) }, `${what} failed; it goes on where it was`);
+    }
+    await sleep(intervalMs, undefined, { signal }).catch(() => {});
+  }
+}

@@ -1,0 +1,67 @@
+import type { Queryable } from '../../../engine/database/database.ts';
+import { type ShipmentStatus, statusAfter } from './reconcile.ts';
+import { countLines, lockShipment, saveStatus } from './store.ts';
+
+/** A plate that is to leave with a shipment. */
+export interface OutboundPlate {
+  readonly oblpn: string;
+  /** The shipment's number. */
+  readonly shipment: string;
+}
+
+/**
+ * Makes the shipments and lines that are not there yet. A plate that was given to another shipment moves there, unless it
+ * is loaded: then it has left with the one it has. A shipment that waited for nothing but plates that moved away has
+ * left. Told twice, nothing changes. Answers how many lines are new.
+ */
+export async function planShipments(
+  tx: Queryable,
+  tenantId: string,
+  plates: readonly OutboundPlate[],
+): Promise<number> {
+  // The last word on a plate counts; each in the order of its key, so that two who plan do not wait in a circle.
+  const latest = [...new Map(plates.map((plate) => [plate.oblpn, plate])).values()];
+  if (latest.length === 0) return 0;
+  const numbers = [...new Set(latest.map(({ shipment }) => shipment))];
+  await tx.query(
+    `insert into rfid.shipments (tenant_id, number)
+     select $1, n from unnest($2::text[]) n order by n on conflict (tenant_id, number) do nothing`,
+    [tenantId, numbers],
+  );
+  const oblpns = latest.map(({ oblpn }) => oblpn);
+  const wanted = latest.map(({ shipment }) => shipment);
+  const left = await lockShipmentsLeft(tx, tenantId, oblpns, wanted);
+  const { rows } = await tx.query<{ isNew: boolean }>(
+    `insert into rfid.shipment_lines as l (tenant_id, oblpn, shipment_id)
+     select $1, p.oblpn, s.id from unnest($2::text[], $3::text[]) as p (oblpn, number)
+       join rfid.shipments s on s.tenant_id = $1 and s.number = p.number order by p.oblpn
+     on conflict (tenant_id, oblpn) do update set shipment_id = excluded.shipment_id
+       where l.basket_id is null and l.shipment_id <> excluded.shipment_id
+     returning l.xmax = 0 as "isNew"`,
+    [tenantId, oblpns, wanted],
+  );
+  for (const [id, status] of left) {
+    const next = statusAfter(status, await countLines(tx, id));
+    if (next !== status) await saveStatus(tx, id, next, new Date().toISOString());
+  }
+  return rows.filter(({ isNew }) => isNew).length;
+}
+
+/** Those that plates are about to leave, held so that nobody loads them meanwhile. */
+async function lockShipmentsLeft(
+  tx: Queryable,
+  tenantId: string,
+  oblpns: readonly string[],
+  wanted: readonly string[],
+): Promise<Map<string, ShipmentStatus>> {
+  const { rows } = await tx.query<{ id: string }>(
+    `select distinct s.id from unnest($2::text[], $3::text[]) as p (oblpn, number)
+       join rfid.shipment_lines l on l.tenant_id = $1 and l.oblpn = p.oblpn and l.basket_id is null
+       join rfid.shipments s on s.id = l.shipment_id and s.number <> p.number
+      order by s.id`,
+    [tenantId, oblpns, wanted],
+  );
+  const left = new Map<string, ShipmentStatus>();
+  for (const { id } of rows) left.set(id, await lockShipment(tx, id));
+  return left;
+}

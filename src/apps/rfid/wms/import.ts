@@ -1,0 +1,89 @@
+import { z } from 'zod';
+import type { Checkpoints } from '../../../engine/checkpoints/checkpoints.ts';
+import { defineKind, type Kind } from '../../../engine/jobs/kind.ts';
+import { lockIds } from '../lock-ids.ts';
+import type { Exclusively } from '../replay/follower.ts';
+import { planShipments } from '../shipments/plan.ts';
+import type { WarehouseSystem } from './warehouse-system.ts';
+
+export interface PlateImportOptions {
+  readonly system: WarehouseSystem;
+  /** Whose shipments they are. */
+  readonly tenantId: string;
+  readonly checkpoints: Checkpoints;
+  readonly exclusively: Exclusively;
+  /** Names the checkpoint, where a tenant has several systems. Default `oracle`. */
+  readonly name?: string;
+  /** Pages in one run at the most; the next run goes on. Default 1,000. */
+  readonly maxPages?: number;
+}
+
+export interface ImportCounts {
+  readonly pages: number;
+  readonly plates: number;
+  /** Were not known before. */
+  readonly planned: number;
+}
+
+/**
+ * Pulls outbound license plates from a warehouse system, by one instance at a time. A page and the cursor behind it
+ * commit together; a page that is pulled twice changes nothing.
+ */
+export class PlateImport {
+  readonly #options: PlateImportOptions;
+  readonly #checkpoint: string;
+
+  constructor(options: PlateImportOptions) {
+    this.#options = options;
+    this.#checkpoint = `rfid.wms/${options.tenantId}/${options.name ?? 'oracle'}`;
+  }
+
+  /** Every page there is. `undefined`: another instance is at it. */
+  async run(signal?: AbortSignal): Promise<ImportCounts | undefined> {
+    const { system, tenantId, checkpoints, exclusively, maxPages = 1000 } = this.#options;
+    const result = await exclusively(
+      lockIds.oracle,
+      async (section) => {
+        const saved = await checkpoints.load<string | null>(this.#checkpoint);
+        let cursor = saved?.position ?? null;
+        let version = saved?.version ?? 0;
+        const counts = { pages: 0, plates: 0, planned: 0 };
+        while (counts.pages < maxPages) {
+          section.signal.throwIfAborted();
+          const page = await system.plates(cursor, section.signal);
+          // The last page is asked for again the next time: more may have come onto it.
+          const next = page.nextCursor ?? cursor;
+          const ended = next === cursor;
+          const expectedVersion = version;
+          const done = await section.transaction(async (tx) => ({
+            planned: await planShipments(tx, tenantId, page.plates),
+            version: ended
+              ? version
+              : await checkpoints.save(tx, this.#checkpoint, next, { expectedVersion }),
+          }));
+          cursor = next;
+          version = done.version;
+          counts.pages += 1;
+          counts.plates += page.plates.length;
+          counts.planned += done.planned;
+          if (ended) break;
+        }
+        return counts;
+      },
+      signal ? { signal } : {},
+    );
+    return result.ran ? result.value : undefined;
+  }
+}
+
+/** The kind that a schedule runs. */
+export function importPlates(plates: PlateImport): Kind<Record<string, never>> {
+  return defineKind({
+    name: 'rfid.import-plates',
+    schema: z.object({}),
+    queue: 'rfid',
+    handler: async (_, { signal }) => {
+      await plates.run(signal);
+    },
+  });
+}

@@ -1,0 +1,3 @@
+export { type HttpWarehouseOptions, httpWarehouse } from './http.ts';
+export { type ImportCounts, importPlates, PlateImport, type PlateImportOptions } from './import.ts';
+export type { PlatePage, WarehouseSystem } from './warehouse-system.ts';
