@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { epc, furnish, server } from './support.ts';
 
-test('RFID-5, RFID-6: places, devices, a basket and its way, over the API', async () => {
+test('RFID-5, RFID-6, RFID-15: places, devices, a basket and its way, over the API', async () => {
   const test = await server();
   const ask = await test.as('admin');
   await furnish(test, ask);
@@ -32,5 +32,13 @@ test('RFID-5, RFID-6: places, devices, a basket and its way, over the API', asyn
     way,
   );
   expect((await ask('GET', '/v1/movements?from=2026-03-02T00:00:00Z')).body.items).toEqual([]);
+  const epcis = (await ask('GET', '/v1/movements/epcis')).body;
+  expect(epcis).toMatchObject({
+    type: 'EPCISDocument',
+    schemaVersion: '2.0',
+    epcisBody: { eventList: [{ type: 'ObjectEvent', epcList: [basket.epc_uri], action: 'OBSERVE' }] },
+  });
+  expect((await ask('GET', '/v1/shipments')).body).toEqual({ items: [], next_cursor: null });
+  expect((await ask('GET', '/v1/shipments/S-1')).status).toBe(404);
   expect((await ask('GET', '/v1/baskets/3314257BF40C0E4000000191')).status).toBe(404);
 });

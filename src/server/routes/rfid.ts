@@ -7,6 +7,13 @@ import {
   type Movement,
   requireBasket,
 } from '../../apps/rfid/baskets.ts';
+import { epcisDocument, readMovements } from '../../apps/rfid/epcis.ts';
+import {
+  listShipments,
+  requireShipment,
+  type Shipment,
+  type ShipmentLine,
+} from '../../apps/rfid/shipments/shipments.ts';
 import { operators, readers } from '../access/roles.ts';
 import { given, id, page, pageOf, route, text, timestamp } from '../http/route.ts';
 
@@ -68,6 +75,50 @@ const movementJson = (movement: Movement) => ({
   to_location_id: movement.toLocationId,
   device: movement.deviceId,
   at: movement.at,
+});
+
+const shipmentStatuses = ['PLANNED', 'LOADING', 'SHIPPED'] as const;
+
+const shipmentShape = z.object({
+  id,
+  number: z.string(),
+  status: z.enum(shipmentStatuses),
+  created_at: z.string(),
+  loading_at: z.string().nullable(),
+  shipped_at: z.string().nullable(),
+  lines: z.number(),
+  loaded_lines: z.number(),
+  closed_lines: z.number(),
+});
+
+const shipmentJson = (shipment: Shipment) => ({
+  id: shipment.id,
+  number: shipment.number,
+  status: shipment.status,
+  created_at: shipment.createdAt,
+  loading_at: shipment.loadingAt,
+  shipped_at: shipment.shippedAt,
+  lines: shipment.lines,
+  loaded_lines: shipment.loadedLines,
+  closed_lines: shipment.closedLines,
+});
+
+const plateShape = z.object({
+  id,
+  oblpn: z.string(),
+  epc: z.string().nullable(),
+  loaded_at: z.string().nullable(),
+  loaded_by: z.string().nullable(),
+  closed_at: z.string().nullable(),
+});
+
+const plateJson = (line: ShipmentLine) => ({
+  id: line.id,
+  oblpn: line.oblpn,
+  epc: line.epcHex,
+  loaded_at: line.loadedAt,
+  loaded_by: line.loadedBy,
+  closed_at: line.closedAt,
 });
 
 const byEpc = z.strictObject({ epc: text(256) });
@@ -180,4 +231,58 @@ export const rfidRoutes = [
       return { items: found.items.map(movementJson), next_cursor: found.nextCursor };
     },
   }),
+  route({
+    method: 'GET',
+    url: '/v1/movements/epcis',
+    action: 'movements.epcis',
+    summary: 'Movements as GS1 EPCIS 2.0 ObjectEvents (JSON-LD), in the order they were recorded',
+    roles: readers,
+    query: z.strictObject({
+      from: z.iso.datetime({ offset: true }).optional(),
+      to: z.iso.datetime({ offset: true }).optional(),
+      limit: z.coerce.number().int().min(1).max(10_000).default(1000),
+    }),
+    response: z.looseObject({ type: z.literal('EPCISDocument') }),
+    handle: async ({ scope, query: { from, to, limit } }) => {
+      const range = { tenantId: scope.tenantId, ...given({ from, to }) };
+      let text = '';
+      for await (const piece of epcisDocument(first(readMovements(scope, range), limit))) text += piece;
+      return JSON.parse(text);
+    },
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/shipments',
+    action: 'shipments.list',
+    summary: 'Shipments, newest first',
+    roles: readers,
+    query: z.strictObject({ ...page, status: z.enum(shipmentStatuses).optional() }),
+    response: pageOf(shipmentShape),
+    handle: async ({ scope, query: { limit, cursor, status } }) => {
+      const found = await listShipments(scope, scope.tenantId, given({ status }), given({ limit, cursor }));
+      return { items: found.items.map(shipmentJson), next_cursor: found.nextCursor };
+    },
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/shipments/:number',
+    action: 'shipments.show',
+    summary: 'One shipment, with its license plates and their baskets',
+    roles: readers,
+    params: z.strictObject({ number: text(256) }),
+    response: shipmentShape.extend({ plates: z.array(plateShape) }),
+    handle: async ({ scope, params }) => {
+      const { plates, ...shipment } = await requireShipment(scope, scope.tenantId, params.number);
+      return { ...shipmentJson(shipment), plates: plates.map(plateJson) };
+    },
+  }),
 ];
+
+async function* first<T>(items: AsyncIterable<T>, limit: number): AsyncGenerator<T> {
+  let left = limit;
+  for await (const item of items) {
+    yield item;
+    left -= 1;
+    if (left === 0) return;
+  }
+}
