@@ -87,6 +87,7 @@ export async function runDemo(options: DemoOptions): Promise<{ summary: string; 
       environmentId: 'demo',
       reconnectDelaySeconds: 0.5,
       maxReconnectDelaySeconds: 5,
+      connectTimeoutSeconds: 20,
       // Above any backlog: Mosquitto 2.0.11 does not keep to a smaller one.
       receiveMaximum: 20_000,
     };

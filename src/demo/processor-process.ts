@@ -18,7 +18,13 @@ const tallyman = await Tallyman.open({
   housekeeping: false,
   logger,
 });
-const intake = await startIntake({ tallyman, settings: mqttSettings(orders.mqtt), logger });
+const intake = await startIntake({
+  tallyman,
+  settings: mqttSettings(orders.mqtt),
+  logger,
+  // What a killed one held is free again soon: nobody wants to wait a minute to see the books balance.
+  worker: { leaseMs: 3000, renewMs: 1000, recoverIntervalMs: 1000 },
+});
 process.send?.('ready');
 await stopped;
 await intake.stop();

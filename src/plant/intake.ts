@@ -9,12 +9,14 @@ import {
   ChangeNotices,
   processRead,
   type ReadResult,
+  reconcileCameraRead,
   retryAsJobs,
+  ShipmentLifecycle,
   type TagRead,
   TagReadProcessor,
 } from '../apps/rfid/index.ts';
 import { messageOf, TallymanError } from '../engine/errors.ts';
-import type { Worker } from '../engine/jobs/worker.ts';
+import type { Worker, WorkerOptions } from '../engine/jobs/worker.ts';
 import { type Logger, silentLogger } from '../engine/logger.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
 import {
@@ -37,6 +39,8 @@ export interface IntakeOptions {
   readonly tenantId?: string;
   /** Fills the gap after a lost session. Default: a replay of what `iot` holds and nobody has processed. */
   readonly onSessionGap?: (gap: SessionGap) => Promise<void>;
+  /** How the worker runs that tries failed reads again, and buries what cannot be understood. */
+  readonly worker?: Omit<WorkerOptions, 'kinds'>;
 }
 
 export interface IntakeCounts {
@@ -126,9 +130,14 @@ export async function startIntake(options: IntakeOptions): Promise<RunningIntake
     onSessionGap: onSessionGap ?? fillGap,
     logger,
   });
-  const worker = tallyman.worker({ kinds: [retries, puzzles], concurrency: 5 });
+  const plates = reconcileCameraRead();
+  const worker = tallyman.worker({ concurrency: 5, ...options.worker, kinds: [retries, puzzles, plates] });
+  const ending = new AbortController();
+  let shipments: Promise<unknown> | undefined;
   const stop = async (): Promise<void> => {
+    ending.abort();
     await consumer.stop();
+    await shipments;
     await worker.stop();
     await notices.stop();
   };
@@ -136,6 +145,7 @@ export async function startIntake(options: IntakeOptions): Promise<RunningIntake
     await notices.start();
     await worker.start();
     await consumer.start();
+    shipments = new ShipmentLifecycle({ tallyman, kind: plates }).follow({ signal: ending.signal });
   } catch (error) {
     await stop();
     throw error;

@@ -38,6 +38,8 @@ test('RFID-5, RFID-6, RFID-15: places, devices, a basket and its way, over the A
     schemaVersion: '2.0',
     epcisBody: { eventList: [{ type: 'ObjectEvent', epcList: [basket.epc_uri], action: 'OBSERVE' }] },
   });
+  const plate = { device: 'fx-1', oblpn: 'OB-1', at: '2026-03-01T09:30:05Z' };
+  expect((await ask('POST', '/v1/camera-reads', { reads: [plate] })).body.ids).toHaveLength(1);
   expect((await ask('GET', '/v1/shipments')).body).toEqual({ items: [], next_cursor: null });
   expect((await ask('GET', '/v1/shipments/S-1')).status).toBe(404);
   expect((await ask('GET', '/v1/baskets/3314257BF40C0E4000000191')).status).toBe(404);

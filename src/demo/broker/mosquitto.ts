@@ -1,4 +1,7 @@
-/** A private Mosquitto, set up so that it loses nothing; see docs/mqtt.md for what each setting is about. */
+/**
+ * A private Mosquitto, set up so that it loses nothing as long as the machine stands; see docs/mqtt.md for what each
+ * setting is about.
+ */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -69,7 +72,9 @@ const settings = (folder: string, port: number): string[] => [
   'per_listener_settings false',
   'persistence true',
   `persistence_location ${join(folder, 'data')}/`,
-  'autosave_on_changes true',
+  // Every second, and not after every change, as it has to be where the broker itself may be killed: it writes all that it
+  // holds each time, and with some hundred messages waiting it would answer nobody for seconds.
+  'autosave_on_changes false',
   'autosave_interval 1',
   'max_queued_messages 0',
   'set_tcp_nodelay true',

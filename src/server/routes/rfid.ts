@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { storeCameraReads } from '../../apps/iot/camera-reads.ts';
 import { type Device, listDevices, listLocations, putDevice, putLocation } from '../../apps/iot/places.ts';
 import {
   type Basket,
@@ -14,7 +15,7 @@ import {
   type Shipment,
   type ShipmentLine,
 } from '../../apps/rfid/shipments/shipments.ts';
-import { operators, readers } from '../access/roles.ts';
+import { operators, producers, readers } from '../access/roles.ts';
 import { given, id, page, pageOf, route, text, timestamp } from '../http/route.ts';
 
 const locationShape = z.object({ id, name: z.string() });
@@ -178,6 +179,32 @@ export const rfidRoutes = [
           ...given({ name: body.name, locationId: body.location_id, role: body.role }),
         }),
       ),
+  }),
+  route({
+    method: 'POST',
+    url: '/v1/camera-reads',
+    action: 'camera_reads.store',
+    summary: 'License plates that cameras have seen; each is matched with the baskets at its door',
+    roles: producers,
+    body: z.strictObject({
+      reads: z
+        .array(z.strictObject({ device: text(256), oblpn: text(256), at: z.iso.datetime({ offset: true }) }))
+        .min(1)
+        .max(1000),
+    }),
+    status: 202,
+    response: z.object({ ids: z.array(id) }),
+    handle: async ({ scope, body }) => ({
+      ids: await storeCameraReads(
+        scope,
+        body.reads.map(({ device, oblpn, at }) => ({
+          tenantId: scope.tenantId,
+          deviceId: device.trim(),
+          oblpn,
+          eventTimestamp: at,
+        })),
+      ),
+    }),
   }),
   route({
     method: 'GET',
