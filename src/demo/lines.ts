@@ -1,4 +1,5 @@
-import { truncate } from '../cli/output/text.ts';
+import { count, truncate } from '../cli/output/text.ts';
+import { basketTag } from '../simulate/tags.ts';
 import { type Balance, balances, type Run } from './books.ts';
 
 const n = (value: number): string => value.toLocaleString('en');
@@ -52,7 +53,9 @@ export function summary(b: Balance, ranMs: number, why: string, kills: number | 
     [
       'dead letters',
       b.deadLetters,
-      `${n(b.damaged)} messages were damaged${b.deadLetters > 0 ? ': npm run tallyman -- dead-letters list' : ''}`,
+      b.damaged > 0
+        ? `of ${count(b.damaged, 'damaged message')}: npm run tallyman -- dead-letters list`
+        : 'no message was damaged',
     ],
     ...(kills === undefined ? [] : [['processor killed', kills, 'times'] as [string, number, string]]),
   ];
@@ -104,6 +107,7 @@ export function welcome(where: Surroundings, run: Run): string {
           ] as [string, string],
         ]
       : []),
+    ['look', `npm run tallyman -- rfid baskets show ${basketTag(run.firstBasket)}`],
     ['stop', 'Ctrl-C'],
   ];
   return [
