@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { connectAsync } from 'mqtt';
 import { expect, onTestFinished, test } from 'vitest';
 import { until } from '../support/engine.ts';
@@ -45,7 +46,7 @@ test('serve runs the API, the worker and deliveries; SIGTERM lets what runs fini
   expect(await serving.ended).toMatchObject({ code: 0, stdout: expect.stringContaining('finished') });
 });
 
-test('serve --only runs a part alone, and a second signal ends it at once', async () => {
+test('serve --only runs a part alone', async () => {
   const { cli } = await place();
   const serving = cli('serve', '--only', 'webhooks', '--migrate');
   await serving.said('"parts":["webhooks"]');
@@ -56,6 +57,33 @@ test('serve --only runs a part alone, and a second signal ends it at once', asyn
   });
   serving.child.kill('SIGTERM');
   expect(await serving.ended).toMatchObject({ code: 0 });
+});
+
+test('a second signal ends it at once, whatever runs', async () => {
+  const { cwd, cli } = await place();
+  const module = join(cwd, 'kinds.ts');
+  await writeFile(
+    module,
+    `import { defineKind } from ${JSON.stringify(inRoot('src/index.ts'))};
+     export const endless = defineKind({ name: 'endless', handler: () => {
+       console.log('running');
+       return new Promise((done) => setTimeout(done, 600_000));
+     } });`,
+  );
+  const serving = cli('serve', '--port', '0', '--migrate', '--kinds', module);
+  const url = await serving.said(/"url":"(http:[^"]+)"/);
+  await until('the job is taken', async () => {
+    const body = JSON.stringify({ kind: 'endless' });
+    const headers = { 'content-type': 'application/json' };
+    return (await fetch(`${url}/v1/jobs`, { method: 'POST', headers, body })).status === 201;
+  });
+  await serving.said('running');
+  serving.child.kill('SIGTERM');
+  await serving.said('stopping; what runs has 30 s');
+  // Within a moment it would be taken for an echo of the first.
+  await sleep(1000);
+  serving.child.kill('SIGTERM');
+  expect(await serving.ended).toMatchObject({ code: 143 });
 });
 
 test('serve refuses to listen wide without a key, and a port that is taken, in one line', async () => {
