@@ -198,31 +198,31 @@ export class Schedules {
     const runs: ScheduledRun[] = [];
     const failed: string[] = [];
     for (;;) {
-      let name: string | undefined;
+      let due: Row | undefined;
       try {
         const run = await on.transaction(async (tx) => {
           const { rows } = await tx.query<Row & { now: Date }>(nextDue, [
             failed,
             String(this.#maxPayloadBytes),
           ]);
-          name = rows[0] && `${rows[0].tenant_id}:${rows[0].name}`;
+          due = rows[0];
           return rows[0] && runOne(tx, rows[0], rows[0].now);
         });
         if (!run) return runs;
-        this.#told.delete(`${run.tenantId}:${run.name}`);
+        this.#told.delete(keyOf(run.tenantId, run.name));
         runs.push(run);
       } catch (error) {
-        if (name === undefined || !isScheduleError(error)) throw error;
-        failed.push(name);
-        this.#tell(name, messageOf(error));
+        if (due === undefined || !isScheduleError(error)) throw error;
+        failed.push(keyOf(due.tenant_id, due.name));
+        this.#tell(due, messageOf(error));
       }
     }
   }
 
-  #tell(name: string, problem: string): void {
-    if (this.#told.get(name) === problem) return;
-    this.#told.set(name, problem);
-    this.#logger.warn({ schedule: name, problem }, 'a schedule is due and cannot run; it stays due');
+  #tell({ name, tenant_id: tenant }: Row, problem: string): void {
+    if (this.#told.get(keyOf(tenant, name)) === problem) return;
+    this.#told.set(keyOf(tenant, name), problem);
+    this.#logger.warn({ schedule: name, tenant, problem }, 'a schedule is due and cannot run; it stays due');
   }
 
   async #now(): Promise<Date> {
@@ -230,6 +230,9 @@ export class Schedules {
     return rows[0]?.now ?? new Date();
   }
 }
+
+/** As in `nextDue`. */
+const keyOf = (tenantId: string, name: string): string => `${tenantId}:${name}`;
 
 async function runOne(tx: Queryable, row: Row, now: Date): Promise<ScheduledRun> {
   const next = parseCron(row.name, row.cron, row.timezone).nextRun(now);

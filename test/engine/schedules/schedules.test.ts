@@ -120,7 +120,7 @@ describe('ENG-13: runDue', () => {
         max_attempts: 3,
       },
     ]);
-    expect(runs).toEqual([{ name: 'hourly', dueAt: due, jobId: expect.any(String) }]);
+    expect(runs).toEqual([{ name: 'hourly', tenantId: 't1', dueAt: due, jobId: expect.any(String) }]);
     expect((await only())?.lastJobId).toBe(runs[0]?.jobId);
     expect(await schedules.runDue()).toEqual([]);
   });
@@ -201,7 +201,7 @@ describe('ENG-13: runDue', () => {
     expect((await telling.runDue()).map(({ name }) => name)).toEqual(['hourly']);
     expect(await telling.runDue()).toEqual([]);
     expect(logs.at('warn').map(({ fields }) => fields)).toEqual([
-      { schedule: 'a-unknown', problem: 'unknown kind "unknown"' },
+      { schedule: 'a-unknown', tenant: 'default', problem: 'unknown kind "unknown"' },
     ]);
     await registerKinds(fresh.database, [defineKind({ name: 'unknown', handler: () => {} })]);
     expect((await telling.runDue()).map(({ name }) => name)).toEqual(['a-unknown']);
