@@ -71,7 +71,7 @@ test('a key is its tenant’s, and a secret in an answer is not kept in the clea
   expect(JSON.stringify(kept)).not.toContain(made.body.key);
 });
 
-test('a process killed between the write and its answer: asked again, it is done once', async () => {
+test('connections killed between the write and its answer: asked again, it is done once', async () => {
   const test = await server();
   const ask = await test.as('producer');
   await registerKind(test, 'noop');

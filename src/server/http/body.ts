@@ -32,7 +32,7 @@ export function acceptJson(app: FastifyInstance): void {
 export const isKeepable = (text: string): boolean => !text.includes('\0') && text.isWellFormed();
 
 /** The path of the first text that cannot be kept. */
-export function unkeepable(value: unknown, path: string): string | undefined {
+function unkeepable(value: unknown, path: string): string | undefined {
   if (typeof value === 'string') return isKeepable(value) ? undefined : path;
   if (typeof value !== 'object' || value === null) return undefined;
   for (const [key, inner] of Object.entries(value)) {

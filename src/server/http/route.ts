@@ -1,8 +1,8 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { Role } from '../access/roles.ts';
 import type { TenantScope } from '../access/scope.ts';
 import type { Services } from '../services.ts';
+import { isKeepable } from './body.ts';
 
 /** Who asks: a key, or on loopback without any keys, anybody. */
 export interface Caller {
@@ -62,9 +62,6 @@ export function route<
   return definition;
 }
 
-export type Request = FastifyRequest;
-export type Reply = FastifyReply;
-
 // ── shapes that many routes share ────────────────────────────────────────────────────────────────────────────────
 
 export const id = z
@@ -74,15 +71,13 @@ export const id = z
   })
   .meta({ pattern: '^\\d{1,19}$' });
 
-const clean = (text: string) => !text.includes('\0') && text.isWellFormed();
-
 /** A text that is not empty, of so many bytes at the most. */
 export const text = (maxBytes: number) =>
   z
     .string()
     .min(1)
     .refine((value) => Buffer.byteLength(value) <= maxBytes, { error: `must be at most ${maxBytes} bytes` })
-    .refine(clean, { error: 'must not hold a NUL or half a surrogate pair' });
+    .refine(isKeepable, { error: 'must not hold a NUL or half a surrogate pair' });
 
 export const timestamp = z.iso.datetime({ offset: true }).transform((value) => new Date(value));
 
