@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { chmod, chown, cp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -145,4 +145,17 @@ export async function installedVersion(name: string): Promise<string> {
   const path = join(import.meta.dirname, '..', 'node_modules', name, 'package.json');
   const { version } = JSON.parse(await readFile(path, 'utf8')) as { version: string };
   return `${name} ${version}`;
+}
+
+/** A new, empty database, gone after it was used. */
+export async function usingDatabase<T>(server: PostgresServer, use: (url: string) => Promise<T>): Promise<T> {
+  const name = `bench_${randomUUID().replaceAll('-', '')}`;
+  const administer = (statement: string) =>
+    withClient(server.url('postgres'), (client) => client.query(statement));
+  await administer(`create database ${name}`);
+  try {
+    return await use(server.url(name));
+  } finally {
+    await administer(`drop database ${name} with (force)`);
+  }
 }

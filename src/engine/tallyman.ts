@@ -139,7 +139,15 @@ export class Tallyman {
     items: readonly ({ readonly payload: P } & EnqueueOptions)[],
     { tx }: TxOption = {},
   ): Promise<Enqueued[]> {
-    return this.#enqueuer.many(kind, runningJob.getStore() ? items.map(inherited) : items, tx);
+    return this.#enqueuer.many(kind, runningJob() ? items.map(inherited) : items, tx);
+  }
+
+  /**
+   * Wakes workers after a commit in which SQL has enqueued. What is enqueued in a transaction carries a NOTIFY; brokers
+   * hear of it through this. It may be left out: workers poll.
+   */
+  hint(queues: readonly string[]): void {
+    this.#notifier.committed(queues);
   }
 
   worker(options: WorkerOptions): Worker {
@@ -192,6 +200,6 @@ export class Tallyman {
 }
 
 function inherited<O extends EnqueueOptions>(options: O): O {
-  const running = runningJob.getStore();
+  const running = runningJob();
   return running ? { correlationId: running.correlationId, ...options } : options;
 }

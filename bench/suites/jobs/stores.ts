@@ -1,5 +1,4 @@
-import { randomUUID } from 'node:crypto';
-import { type PostgresServer, withClient } from '../../lib/postgres.ts';
+import { type PostgresServer, usingDatabase } from '../../lib/postgres.ts';
 import { type Durability, startRedis } from '../../lib/redis.ts';
 import type { Store } from './system.ts';
 
@@ -18,18 +17,6 @@ export function stores(server: PostgresServer, hasRedis: boolean): Stores {
       return usingRedis(store === 'redis-always' ? 'always' : 'everysec', use);
     },
   };
-}
-
-async function usingDatabase<T>(server: PostgresServer, use: (url: string) => Promise<T>): Promise<T> {
-  const name = `bench_${randomUUID().replaceAll('-', '')}`;
-  const administer = (statement: string) =>
-    withClient(server.url('postgres'), (client) => client.query(statement));
-  await administer(`create database ${name}`);
-  try {
-    return await use(server.url(name));
-  } finally {
-    await administer(`drop database ${name} with (force)`);
-  }
 }
 
 async function usingRedis<T>(durability: Durability, use: (url: string) => Promise<T>): Promise<T> {

@@ -1,5 +1,5 @@
 import type { Database, RawRow } from '../database/database.ts';
-import { TallymanError } from '../errors.ts';
+import type { Entry } from './settle.ts';
 import type { AttemptSpan } from './trace.ts';
 
 /** One row of `tallyman.claims` that this worker holds, and how much of it is not yet dealt with. */
@@ -19,25 +19,44 @@ export class Claim {
   }
 }
 
-/** A job in this worker's hands. Cells are kept as the text they came in; few of them are ever looked at. */
+/** A job as `tallyman.packed` writes it. */
+type PackedJob = readonly [pos: string, kind: string, payload: unknown, created: number, rest?: Rest];
+
+/** What is not as it mostly is. */
+interface Rest {
+  readonly id?: string;
+  readonly tenant?: string;
+  readonly attempts?: number;
+  readonly maxAttempts?: number;
+  readonly correlation?: string;
+  readonly scheduled?: number;
+  readonly trace?: string;
+  readonly early?: true;
+  readonly superseded?: true;
+  readonly keyed?: true;
+  readonly large?: true;
+}
+
+const nothing: Rest = {};
+
+interface PackedLane {
+  readonly pos: string;
+  readonly lane: string;
+  readonly key: string;
+  readonly jobs: readonly PackedJob[];
+}
+
+/** A job in this worker's hands. */
 export class ClaimedJob {
   readonly claim: Claim;
   readonly lane: LaneRun | undefined;
-  readonly id: string;
   readonly pos: string;
   readonly kind: string;
-  readonly tenantId: string;
-  /** Null: too large to be held while the job waits its turn. Fetched when it starts. */
-  readonly payload: string | null;
-  readonly attempts: number;
-  readonly maxAttempts: number;
-  readonly correlationId: string;
-  /** Seconds since 1970, as text. */
-  readonly createdAt: string;
-  readonly scheduledAt: string;
-  readonly superseded: boolean;
-  /** What the enqueue left for the handler's span. */
-  readonly trace: string | undefined;
+  /** Undefined: too large to be held while the job waits its turn. Fetched when it starts. */
+  readonly payload: unknown;
+  /** Seconds since 1970. */
+  readonly createdAt: number;
+  readonly #rest: Rest;
   /** The attempt has an outcome; a second one (a late result after a timeout) is ignored. */
   ended = false;
   /** Ended by `ctx.commit`: nothing is left to settle. */
@@ -46,21 +65,49 @@ export class ClaimedJob {
   startedAt = 0;
   span: AttemptSpan | undefined;
 
-  constructor(row: RawRow, claim: Claim, lane: LaneRun | undefined) {
+  constructor(
+    [pos, kind, payload, created, rest = nothing]: PackedJob,
+    claim: Claim,
+    lane: LaneRun | undefined,
+  ) {
     this.claim = claim;
     this.lane = lane;
-    this.id = (row[5] ?? row[2]) as string;
-    this.pos = (row[6] ?? row[2]) as string;
-    this.kind = row[7] as string;
-    this.tenantId = row[8] ?? 'default';
-    this.payload = row[9] ?? null;
-    this.attempts = row[10] ? Number(row[10]) : 0;
-    this.maxAttempts = row[11] ? Number(row[11]) : 5;
-    this.correlationId = row[12] ?? this.id;
-    this.createdAt = row[13] as string;
-    this.scheduledAt = row[14] ?? this.createdAt;
-    this.superseded = row[16] === 't';
-    this.trace = row[19] ?? undefined;
+    this.pos = pos;
+    this.kind = kind;
+    this.payload = rest.large ? undefined : payload;
+    this.createdAt = created;
+    this.#rest = rest;
+  }
+
+  get id(): string {
+    return this.#rest.id ?? this.pos;
+  }
+  get tenantId(): string {
+    return this.#rest.tenant ?? 'default';
+  }
+  get attempts(): number {
+    return this.#rest.attempts ?? 0;
+  }
+  get maxAttempts(): number {
+    return this.#rest.maxAttempts ?? 5;
+  }
+  get correlationId(): string {
+    return this.#rest.correlation ?? this.id;
+  }
+  /** Seconds since 1970. */
+  get scheduledAt(): number {
+    return this.#rest.scheduled ?? this.createdAt;
+  }
+  get superseded(): boolean {
+    return this.#rest.superseded === true;
+  }
+  /** It has a dedupe key, which must be ended with it. */
+  get keyed(): boolean {
+    return this.#rest.keyed === true;
+  }
+  /** What the enqueue left for the handler's span. */
+  get trace(): string | undefined {
+    return this.#rest.trace;
   }
 
   abort(reason: Error): void {
@@ -84,16 +131,23 @@ export class LaneRun {
   floor = '0';
   /** A settle with completions of this lane is under way; another must wait, or they could commit out of order. */
   settling = false;
+  /** What came meanwhile, and was found waiting. */
+  readonly behind: Entry[] = [];
   /** Completions handed to the settler and not yet confirmed. */
   unconfirmed = 0;
   /** Called when `unconfirmed` reaches zero. */
   readonly waiting: (() => void)[] = [];
 
-  constructor(row: RawRow, claim: Claim) {
+  constructor({ pos, lane, key, jobs }: PackedLane, claim: Claim) {
     this.claim = claim;
-    this.pos = row[2] as string;
-    this.id = row[3] as string;
-    this.key = row[4] as string;
+    this.pos = pos;
+    this.id = lane;
+    this.key = key;
+    for (const packed of jobs) {
+      // A head that is not due yet holds back all behind it.
+      if (packed[4]?.early) break;
+      this.jobs.push(new ClaimedJob(packed, claim, this));
+    }
   }
 }
 
@@ -124,7 +178,7 @@ export interface ClaimAnswer {
 
 const claimStatement = {
   name: 'tm_claim',
-  text: 'select * from tallyman.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+  text: 'select token, stream, items, expired, alone from tallyman.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
 };
 
 /** Takes a turn at the streams of some queues. */
@@ -150,41 +204,26 @@ function read(rows: readonly RawRow[]): ClaimAnswer {
   const claims: Claim[] = [];
   let expired = false;
   let aloneWaits = false;
-  let current: Claim | undefined;
-  let lane: LaneRun | undefined;
-  let laneOpen = false;
-  for (const row of rows) {
-    const [token, stream, itemPos, laneId, , jobId] = row;
-    if (token) {
-      current = new Claim(token, Number(stream));
+  for (const [token, stream, packed, isExpired, isAlone] of rows) {
+    if (!token) {
+      expired = isExpired === 't';
+      aloneWaits = isAlone === 't';
       continue;
     }
-    if (!itemPos) {
-      expired = row[17] === 't';
-      aloneWaits = row[18] === 't';
-      continue;
+    const claim = new Claim(token, Number(stream));
+    claims.push(claim);
+    for (const entry of JSON.parse(`[${packed}]`) as (PackedJob | PackedLane)[]) {
+      claim.left += 1;
+      if ('lane' in entry) {
+        const lane = new LaneRun(entry, claim);
+        claim.jobs.push(...lane.jobs);
+        items.push(lane);
+      } else {
+        const job = new ClaimedJob(entry, claim, undefined);
+        claim.jobs.push(job);
+        items.push(job);
+      }
     }
-    if (!current) throw new TallymanError('INTERNAL', 'an item without a claim');
-    if (current.left === 0) claims.push(current);
-    if (!laneId) {
-      const job = new ClaimedJob(row, current, undefined);
-      current.jobs.push(job);
-      current.left += 1;
-      items.push(job);
-      continue;
-    }
-    if (!lane || lane.pos !== itemPos) {
-      lane = new LaneRun(row, current);
-      laneOpen = true;
-      current.left += 1;
-      items.push(lane);
-    }
-    // A head that is not due yet holds back all behind it.
-    laneOpen &&= jobId !== null && row[15] === 't';
-    if (!laneOpen) continue;
-    const job = new ClaimedJob(row, current, lane);
-    current.jobs.push(job);
-    lane.jobs.push(job);
   }
   return { items, claims, expired, aloneWaits };
 }

@@ -110,4 +110,4 @@ export class RunningContext implements JobContext {
   }
 }
 
-const toDate = (seconds: string): Date => new Date(Number(seconds) * 1000);
+const toDate = (seconds: number): Date => new Date(seconds * 1000);

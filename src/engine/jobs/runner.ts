@@ -18,7 +18,9 @@ import { type Checked, check } from './standard-schema.ts';
 import { AttemptSpan } from './trace.ts';
 
 /** The job whose handler is running, for whoever enqueues from within it. */
-export const runningJob = new AsyncLocalStorage<ClaimedJob>();
+export const runningJob = (): ClaimedJob | undefined => running.getStore()?.job;
+
+const running = new AsyncLocalStorage<{ job: ClaimedJob | undefined }>();
 
 export interface RunnerOptions {
   readonly database: Database;
@@ -60,6 +62,11 @@ export class Runner implements ContextHost {
   #slots = 0;
   #jobs = 0;
   #failing = 0;
+  /**
+   * Handlers that return at once take turns in one async context: to make one costs more than to run them. The first
+   * that returns a promise keeps it.
+   */
+  #shared: { job: ClaimedJob | undefined } | undefined;
   #sweeper: NodeJS.Timeout | undefined;
 
   constructor(options: RunnerOptions) {
@@ -106,6 +113,16 @@ export class Runner implements ContextHost {
   }
 
   pump(): void {
+    if (this.#slots < this.#options.concurrency && this.#readyHead < this.#ready.length) {
+      this.#shared = { job: undefined };
+      running.run(this.#shared, () => this.#startReady());
+      if (this.#shared) this.#shared.job = undefined;
+      this.#shared = undefined;
+    }
+    this.#options.onRoom();
+  }
+
+  #startReady(): void {
     const { concurrency } = this.#options;
     while (this.#slots < concurrency && this.#readyHead < this.#ready.length) {
       const item = this.#ready[this.#readyHead] as ClaimedItem;
@@ -118,7 +135,6 @@ export class Runner implements ContextHost {
       this.#ready = [];
       this.#readyHead = 0;
     }
-    this.#options.onRoom();
   }
 
   // ── one attempt ────────────────────────────────────────────────────────────────────────────────────────────
@@ -136,26 +152,25 @@ export class Runner implements ContextHost {
       this.settler.complete(job, 'SUPERSEDED');
       return this.#after(job);
     }
-    if (job.payload === null) void this.#fetch(job).then((text) => this.#runLate(job, kind, text));
+    if (job.payload === undefined) void this.#fetch(job).then((text) => this.#runLate(job, kind, text));
     else this.#run(job, kind, job.payload);
   }
 
-  #run(job: ClaimedJob, kind: AnyKind, text: string): void {
+  #run(job: ClaimedJob, kind: AnyKind, payload: unknown): void {
     this.#running.add(job);
     job.startedAt = performance.now();
     job.span = AttemptSpan.begin(job, this.streamOf(job).queue);
     if (this.events.listenerCount('started') > 0) this.events.emit('started', toEvent(job));
     let result: unknown;
     try {
-      const payload: unknown = JSON.parse(text);
       const checked = kind.schema && check(kind.schema, payload);
       if (checked instanceof Promise) result = checked.then((c) => this.#call(kind, job, accepted(kind, c)));
       else result = this.#call(kind, job, checked ? accepted(kind, checked) : payload);
     } catch (error) {
       return this.#failed(job, kind, error);
     }
-    if (result === null || typeof result !== 'object' || !('then' in result)) return this.#succeeded(job);
-    (result as Promise<unknown>).then(
+    if (!isPromise(result)) return this.#succeeded(job);
+    result.then(
       () => {
         this.#succeeded(job);
         this.pump();
@@ -186,14 +201,21 @@ export class Runner implements ContextHost {
 
   #runLate(job: ClaimedJob, kind: AnyKind, text: string | undefined): void {
     if (text === undefined || job.claim.lost || job.ended) this.#leave(job);
-    else this.#run(job, kind, text);
+    else this.#run(job, kind, JSON.parse(text));
     this.pump();
   }
 
   #call(kind: AnyKind, job: ClaimedJob, payload: unknown): unknown {
     const given = new RunningContext(job, this);
-    if (!job.span) return runningJob.run(job, kind.handler, payload, given);
-    return context.with(job.span.context, () => runningJob.run(job, kind.handler, payload, given));
+    if (job.span)
+      return context.with(job.span.context, () => running.run({ job }, kind.handler, payload, given));
+    const shared = this.#shared;
+    if (!shared) return running.run({ job }, kind.handler, payload, given);
+    shared.job = job;
+    const result = kind.handler(payload, given);
+    // What it left behind will look here for its job: the next ones get something of their own.
+    if (isPromise(result)) this.#shared = undefined;
+    return result;
   }
 
   #succeeded(job: ClaimedJob): void {
@@ -494,6 +516,9 @@ function accepted(kind: AnyKind, checked: Checked<unknown>): unknown {
     `payload of kind "${kind.name}" is refused at ${checked.path || 'its root'}: ${checked.problem}`,
   );
 }
+
+const isPromise = (result: unknown): result is Promise<unknown> =>
+  result !== null && typeof result === 'object' && 'then' in result;
 
 /** Jobs of an item that have no outcome yet. */
 const jobsIn = (item: ClaimedItem): number =>

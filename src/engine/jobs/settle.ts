@@ -6,12 +6,15 @@ import type { Claim, ClaimedJob, LaneRun } from './claim.ts';
 
 const settleStatement = {
   name: 'tm_settle',
-  text: 'select lost, missing, let_go from tallyman.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)',
+  text: 'select lost, missing, let_go from tallyman.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)',
 };
 
 /** Jobs of one settle. Beyond this the statement takes long enough to make others wait. */
-const maxBatch = 1000;
+const maxBatch = 2000;
 const maxInFlight = 2;
+
+/** What a settle that was not exact answers when it does not find all of the jobs. */
+const someAreGone = 'TM001';
 
 export interface SettlerEvents {
   /** A write found the token gone. Its jobs are somebody else's. */
@@ -95,7 +98,7 @@ export class Settler {
     batch.add({ job, status: 'SUCCEEDED' });
     const [row = []] = await this.#database.run(
       settleStatement,
-      batch.values(this.#worker, this.#keepMs, []),
+      batch.values(this.#worker, this.#keepMs, [], true),
       tx,
     );
     return idsOf(row[0]).length === 0 && idsOf(row[1]).length === 0;
@@ -124,16 +127,14 @@ export class Settler {
 
   #takeBatch(): Batch | undefined {
     const batch = new Batch();
-    const kept: Entry[] = [];
     let taken = 0;
-    for (const [i, entry] of this.#pending.entries()) {
-      if (taken >= maxBatch) {
-        for (let rest = i; rest < this.#pending.length; rest += 1) kept.push(this.#pending[rest] as Entry);
-        break;
-      }
+    let seen = 0;
+    for (const entry of this.#pending) {
+      if (taken >= maxBatch) break;
+      seen += 1;
       const lane = entry.job ? entry.job.lane : entry.letGo;
       if (lane?.settling && !batch.lanes.has(lane)) {
-        kept.push(entry);
+        lane.behind.push(entry);
         continue;
       }
       taken += 1;
@@ -143,7 +144,7 @@ export class Settler {
       }
       batch.add(entry);
     }
-    this.#pending = kept;
+    this.#pending.splice(0, seen);
     return taken > 0 ? batch : undefined;
   }
 
@@ -152,11 +153,12 @@ export class Settler {
     const drops = this.takeDrops();
     for (const claim of batch.lastOf()) drops.push(claim.token);
     let failures = 0;
+    let isExact = batch.isKeyed;
     while (!batch.claims.every((claim) => claim.lost)) {
       try {
         const [row = []] = await this.#database.run(
           settleStatement,
-          batch.values(this.#worker, this.#keepMs, drops),
+          batch.values(this.#worker, this.#keepMs, drops, isExact),
         );
         const lost = new Set(idsOf(row[0]));
         if (lost.size === 0) {
@@ -165,6 +167,8 @@ export class Settler {
         }
         this.#events.onLost(batch.claims.filter((claim) => lost.has(claim.token)));
       } catch (error) {
+        isExact = true;
+        if ((error as { code?: string }).code === someAreGone) continue;
         this.#events.onError(error);
         this.#database.logger.warn(
           { error: messageOf(error), jobs: batch.jobs.length },
@@ -201,10 +205,15 @@ export class Settler {
       lane.unconfirmed -= 1;
       lane.claim.left -= 1;
     }
+    const behind: Entry[] = [];
     for (const lane of batch.lanes) {
       lane.settling = false;
-      if (lane.unconfirmed === 0) for (const resolve of lane.waiting.splice(0)) resolve();
+      if (lane.behind.length > 0) behind.push(...lane.behind.splice(0));
+      if (lane.unconfirmed === 0 && lane.waiting.length > 0)
+        for (const resolve of lane.waiting.splice(0)) resolve();
     }
+    // In front: what has come since, and waits among the pending, comes after it in its lane.
+    if (behind.length > 0) this.#pending = behind.concat(this.#pending);
     for (const claim of batch.claims) {
       if (claim.left === 0 && !claim.lost && !batch.dropped.has(claim)) this.#drops.push(claim.token);
     }
@@ -222,7 +231,8 @@ export class Settler {
 
 type Completion = { readonly job: ClaimedJob; readonly status: string; readonly letGo?: undefined };
 type LetGo = { readonly letGo: LaneRun; readonly retryMs: number; readonly job?: undefined };
-type Entry = Completion | LetGo;
+/** What a settle is to say of a job, or of a lane. */
+export type Entry = Completion | LetGo;
 
 class Batch {
   readonly jobs: ClaimedJob[] = [];
@@ -233,6 +243,8 @@ class Batch {
   readonly dropped = new Set<Claim>();
   readonly #claims = new Map<Claim, number>();
   readonly #superseded: string[] = [];
+  /** One of the jobs has a dedupe key. */
+  isKeyed = false;
 
   add(entry: Entry): void {
     if (entry.letGo) {
@@ -242,6 +254,7 @@ class Batch {
     }
     const { job, status } = entry;
     if (status === 'SUPERSEDED') this.#superseded.push(job.pos);
+    if (job.keyed) this.isKeyed = true;
     this.jobs.push(job);
     this.#claims.set(job.claim, (this.#claims.get(job.claim) ?? 0) + (job.lane ? 0 : 1));
   }
@@ -262,7 +275,7 @@ class Batch {
   }
 
   /** Arrays go as text that is ready to be read: the driver would quote and escape each number. */
-  values(worker: string, keepMs: number, drops: readonly string[]): unknown[] {
+  values(worker: string, keepMs: number, drops: readonly string[], isExact: boolean): unknown[] {
     const claims = this.claims.filter((claim) => !claim.lost);
     const jobs = this.jobs.filter((job) => !job.claim.lost);
     const free = jobs.filter((job) => !job.lane);
@@ -274,13 +287,14 @@ class Batch {
       arrayOf([...new Set(claims.map((claim) => String(claim.stream)))]),
       arrayOf(free.map((job) => job.pos)),
       ...stretches(inLanes),
-      arrayOf(inLanes.map((job) => job.pos)),
+      isExact ? arrayOf(inLanes.map((job) => job.pos)) : '{}',
       arrayOf(this.#superseded),
       keepMs,
       arrayOf(lanes.map((lane) => lane.id)),
       arrayOf(lanes.map((lane) => lane.pos)),
       arrayOf(lanes.map((lane) => lane.floor)),
       arrayOf(drops),
+      isExact ? null : jobs.length,
     ];
   }
 }

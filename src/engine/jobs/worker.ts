@@ -57,6 +57,9 @@ export interface WorkerParts {
 /** Claim again when so much of what may be held is left: the next claim is under way while this part is run. */
 const refillAt = 0.75;
 
+/** A worker that starts with a backlog begins to listen after so long at the latest. */
+const openUpWithinMs = 250;
+
 /** Between two looks below the cursor, at least; more when a look is costly (see claim in 0003_claim.sql). */
 const lateGapMs = 20;
 
@@ -79,6 +82,7 @@ export class Worker {
   readonly #lanesLocked = new Map<string, LaneRun>();
   #heartbeat: Heartbeat | undefined;
   #listener: PostgresWakeup | undefined;
+  #opening: Promise<void> | undefined;
   #unsubscribe: () => void = () => {};
   #state: 'new' | 'running' | 'stopping' | 'stopped' = 'new';
   #claiming: Promise<void> | undefined;
@@ -87,6 +91,8 @@ export class Worker {
   #lateAfter = 0;
   /** Jobs that came with an item lately: 1, or more where there are lanes. */
   #jobsPerItem = 1;
+  /** Resolves when a claim has found less than it asked for, and what is done is confirmed. */
+  readonly #caughtUp = Promise.withResolvers<void>();
   #dueTimer: NodeJS.Timeout | undefined;
   #lateTimer: NodeJS.Timeout | undefined;
 
@@ -150,6 +156,7 @@ export class Worker {
     return this.#runner.held;
   }
 
+  /** Resolves when it works: with nothing to do, also when it listens; with a backlog, that comes a moment later. */
   async start(): Promise<void> {
     if (this.#state !== 'new')
       throw new TallymanError('BAD_STATE', `the worker is ${this.#state}; make a new one`);
@@ -187,15 +194,33 @@ export class Worker {
       'worker started',
     );
     this.#parts.onStart();
-    // What waits comes first; opening more connections beside the first turn would only slow it down.
     this.#onHint(null);
-    await Promise.race([this.#claiming, sleep(50)]);
+    const isIdle = await Promise.race([this.#caughtUp.promise.then(() => true), sleep(50, false)]);
+    this.#opening = isIdle ? this.#openUp() : this.#openUpLater();
+    if (isIdle) await this.#opening;
+  }
+
+  /** What waits comes first: connections and plans for anything else would only slow it down. */
+  async #openUpLater(): Promise<void> {
+    await Promise.race([this.#caughtUp.promise, sleep(openUpWithinMs)]);
+    while (this.#state === 'running') {
+      try {
+        return await this.#openUp();
+      } catch (error) {
+        this.#trouble(error, 'the worker could not make its kinds known; trying again');
+        await sleep(this.#options.pollIntervalMs);
+      }
+    }
+  }
+
+  /** From here on it hears of new work, and of cancelled jobs, at once. */
+  async #openUp(): Promise<void> {
+    const { database, listen } = this.#parts;
     this.#poll();
-    if (this.#parts.listen) this.#listener = new PostgresWakeup(database, (id) => this.#runner.cancel(id));
-    await Promise.all([
-      registerKinds(database, this.#kinds.values()),
-      this.#listener?.start((hint) => this.#onWakeup(hint.queue, 'postgres')),
-    ]);
+    await registerKinds(database, this.#kinds.values());
+    if (!listen || this.#state !== 'running') return;
+    this.#listener = new PostgresWakeup(database, (id) => this.#runner.cancel(id));
+    await this.#listener.start((hint) => this.#onWakeup(hint.queue, 'postgres'));
   }
 
   /**
@@ -209,7 +234,8 @@ export class Worker {
     for (const timer of this.#timers) clearInterval(timer);
     clearTimeout(this.#dueTimer);
     clearTimeout(this.#lateTimer);
-    await this.#claiming;
+    this.#caughtUp.resolve();
+    await Promise.allSettled([this.#claiming, this.#opening]);
     await this.#release(this.#runner.takeWaiting());
     const deadline = Date.now() + this.#options.stopTimeoutMs;
     while (!this.#runner.quiet && Date.now() < deadline) await sleep(5);
@@ -308,6 +334,7 @@ export class Worker {
         this.events.emit('claimed', { items: answer.items.length, jobs, durationMs: tookMs });
         await this.#admit(answer);
       }
+      if (!this.#mayHaveMore) void this.#runner.settler.flushed().then(this.#caughtUp.resolve);
       if (answer.expired) await this.#recover();
       await this.#handOverUnknown();
     } while (

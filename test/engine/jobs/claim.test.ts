@@ -149,14 +149,8 @@ describe('claim', () => {
       { payload: { text: 'last' }, lane: 'l' },
     ]);
     const { jobs, claims } = await takeTurn(bundle, 'w', { kinds: ['k'] });
-    const small = JSON.stringify({ text: 'small' });
-    expect(jobs.map((job) => job.payload)).toEqual([
-      small,
-      null,
-      small,
-      null,
-      JSON.stringify({ text: 'last' }),
-    ]);
+    const small = { text: 'small' };
+    expect(jobs.map((job) => job.payload)).toEqual([small, undefined, small, undefined, { text: 'last' }]);
     await bundle.rows('delete from tallyman.claims where token = $1', [claims[0]?.token]);
     await bundle.rows('update tallyman.streams set cursor = 0, floor = 0');
     await bundle.work({ kinds: [kind] });

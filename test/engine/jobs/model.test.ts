@@ -219,7 +219,7 @@ class World {
     const last = jobs.at(-1);
     const positions = jobs.map((job) => job.pos);
     const [answer] = await this.#bundle.rows<{ lost: string[] | null; missing: string[] | null }>(
-      'select lost, missing from tallyman.settle($1, $2, $3, $4, $5, $6, $6, $6, null, 1e9, $7, $8, $9, null)',
+      'select lost, missing from tallyman.settle($1, $2, $3, $4, $5, $6, $6, $6, null, 1e9, $7, $8, $9, null, null)',
       [
         worker,
         [item.claim.token],

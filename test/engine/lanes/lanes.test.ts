@@ -192,7 +192,7 @@ describe('lanes', () => {
     // Two of the four were confirmed when the worker died.
     const confirmed = taken.slice(0, 2);
     await bundle.rows(
-      `select tallyman.settle('dead', $1, '{}', '{}', $2, $3, $3, $3, null, 1000, null, null, null, null)`,
+      `select tallyman.settle('dead', $1, '{}', '{}', $2, $3, $3, $3, null, 1000, null, null, null, null, null)`,
       [[taken[0]?.claim.token], confirmed.map((job) => job.lane?.id), confirmed.map((job) => job.pos)],
     );
     await bundle.rows(`update tallyman.claims set expires_at = now() - interval '1 ms'`);
@@ -290,6 +290,36 @@ describe('lanes', () => {
     await writer.end();
     await until('the late one ran', () => log.includes('open:1'));
     await drained(bundle);
+  });
+
+  test('LANE-4: jobs that end while a settle of their lane is held up are confirmed behind it, in their order', async () => {
+    const bundle = await engine();
+    const gates = Array.from({ length: 6 }, () => Promise.withResolvers<void>());
+    const kind = defineKind<{ n: number }>({ name: 'step', handler: ({ n }) => gates[n]?.promise });
+    // The third to end is of another lane: with it as many settles are under way as may be.
+    await bundle.tallyman.enqueueMany(
+      kind,
+      gates.map((_, n) => ({ payload: { n }, lane: n === 2 ? 'b' : 'a' })),
+    );
+    await bundle.work({ kinds: [kind] });
+    await until('both are claimed', async () => {
+      const [row] = await bundle.rows<{ lanes: string }>(
+        'select sum(cardinality(positions)) as lanes from tallyman.claims',
+      );
+      return row?.lanes === '2';
+    });
+    const holder = new pg.Client(bundle.url);
+    await holder.connect();
+    await holder.query('begin');
+    await holder.query('select 1 from tallyman.claims for update');
+    for (const gate of gates) {
+      gate.resolve();
+      await sleep(30);
+    }
+    await holder.query('commit');
+    await holder.end();
+    await drained(bundle);
+    expect((await bundle.tallyman.jobs.counts()).SUCCEEDED).toBe(6);
   });
 
   test('a lane that comes to rest while a writer commits into it is not forgotten', async () => {

@@ -1,3 +1,26 @@
+-- A job as a claim hands it over: ["pos", kind, payload, created] and, only where something is not as it mostly is, an
+-- object with the rest. `created` and `scheduled` are seconds since 1970: cheaper to write than dates. A payload over
+-- 8 KiB is `large`: to be fetched when the job starts, so that a claim is bounded in bytes.
+--
+-- One expression without a subquery, so that it is made part of the query that calls it.
+create function tallyman.packed(j tallyman.jobs, p_superseded boolean) returns text
+language sql stable as $$
+  select concat('["', j.pos, '",', to_json(j.kind), ',',
+    case when octet_length(j.payload::text) <= 8192 then j.payload::text else 'null' end, ',',
+    date_part('epoch', j.created_at),
+    case when j.id <> j.pos or j.tenant_id <> 'default' or j.attempts > 0 or j.max_attempts <> 5
+           or j.correlation_id is not null or j.scheduled_at <> j.created_at or j.trace is not null
+           or j.latest_only or j.dedupe_key is not null or octet_length(j.payload::text) > 8192
+      then concat(',', json_strip_nulls(json_build_object(
+        'id', nullif(j.id, j.pos)::text, 'tenant', nullif(j.tenant_id, 'default'), 'attempts', nullif(j.attempts, 0),
+        'maxAttempts', nullif(j.max_attempts, 5), 'correlation', j.correlation_id,
+        'scheduled', date_part('epoch', nullif(j.scheduled_at, j.created_at)), 'trace', j.trace,
+        'early', nullif(j.scheduled_at > now(), false), 'superseded', nullif(p_superseded, false),
+        'keyed', nullif(j.dedupe_key is not null, false),
+        'large', nullif(octet_length(j.payload::text) > 8192, false))))
+    end, ']')
+$$;
+
 -- Claim: one turn at a stream. The lock on the stream's row is the turn; it lasts a few milliseconds and nobody
 -- waits for a job, only for a turn.
 --
@@ -22,24 +45,14 @@ create function tallyman.claim(
   p_stale_ms integer,
   p_drop bigint[]          -- own claims of which nothing is left
 ) returns table (
-  -- A row with a token opens a claim; the items behind it, without one, are the claim's. What can be told from
-  -- another column is left null: every cell costs on both sides.
   token bigint, stream integer,
-  item_pos bigint, lane bigint, lane_key text,
-  id bigint,                       -- null: item_pos
-  pos bigint,                      -- null: item_pos
-  kind text,
-  tenant_id text,                  -- null: 'default'
-  payload text,                    -- null: large, to be fetched when the job starts; so a claim is bounded in bytes
-  attempts smallint,               -- null: 0
-  max_attempts smallint,           -- null: 5
-  correlation_id text,
-  created_at double precision,     -- seconds since 1970: cheaper to write than a date
-  scheduled_at double precision,   -- null: created_at
-  due boolean,                     -- null: true
-  superseded boolean,              -- null: false
-  expired boolean, alone boolean,  -- a row of its own, at the end: what the caller should see to
-  trace text
+  -- What the claim holds, as one JSON text: a row with cells for each job would cost more than the jobs do, on both
+  -- sides. In the order of positions, each a free job or a lane with its first jobs:
+  --
+  --   ["pos", kind, payload, created, more]                     see tallyman.packed
+  --   {"pos": "…", "lane": "…", "key": "…", "jobs": […]}
+  items text,
+  expired boolean, alone boolean  -- a row of its own, at the end: what the caller should see to
 )
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
@@ -62,6 +75,7 @@ declare
   v_xmin xid8;
   v_xmax xid8;
   v_token bigint;
+  v_items text;
   v_taken integer;
   v_last bigint;
   v_floor bigint;
@@ -129,23 +143,17 @@ begin
 
     v_xmin := pg_snapshot_xmin(pg_current_snapshot());
     v_token := nextval('tallyman.tokens');
-    token := v_token;
-    stream := v_stream.id;
-    return next;
     -- Relies on jobs_ready and lanes_ready, merged by position, and on jobs_in_lane. NOT IN (select …) is looked up in
     -- a hash; <> ALL (array) would walk the array for every row.
-    return query
     with item as materialized (
-      (select j.pos as item_pos, j.id, j.kind, j.tenant_id,
-              case when pg_column_size(j.payload) <= 8192 then j.payload::text end as payload, j.attempts, j.max_attempts,
-              j.correlation_id, j.created_at, j.scheduled_at, j.trace, null::bigint as lane,
-              null::text as lane_key, null::bigint as lane_floor
+      (select j.pos as item_pos, tallyman.packed(j, false) as packed,
+              null::bigint as lane, null::text as lane_key, null::bigint as lane_floor
          from tallyman.jobs j
         where j.stream = v_stream.id and j.lane is null and j.pos >= v_start
           and j.pos not in (select unnest(v_held))
         order by j.pos limit v_want)
       union all
-      (select l.pos, null, null, null, null, null, null, null, null, null, null, l.id, l.key, l.floor
+      (select l.pos, null, l.id, l.key, l.floor
          from tallyman.lanes l
         where l.stream = v_stream.id and l.pos >= v_start and l.pos not in (select unnest(v_held))
         order by l.pos limit v_want)
@@ -156,26 +164,24 @@ begin
              clock_timestamp() + p_stale_ms * interval '1 millisecond', array_agg(i.item_pos), max(i.item_pos)
         from item i having count(*) > 0
     )
-    select null::bigint, null::integer, i.item_pos, null::bigint, null::text, nullif(i.id, i.item_pos), null::bigint,
-           i.kind, nullif(i.tenant_id, 'default'), i.payload, nullif(i.attempts, 0), nullif(i.max_attempts, 5),
-           i.correlation_id,
-           date_part('epoch', i.created_at), date_part('epoch', nullif(i.scheduled_at, i.created_at)),
-           null::boolean, null::boolean, null::boolean, null::boolean, i.trace
-      from item i where i.lane is null
-    union all
-    select null, null, i.item_pos, i.lane, i.lane_key, j.id, j.pos, j.kind, j.tenant_id,
-           case when pg_column_size(j.payload) <= 8192 then j.payload::text end, j.attempts,
-           j.max_attempts, j.correlation_id, date_part('epoch', j.created_at),
-           date_part('epoch', nullif(j.scheduled_at, j.created_at)), j.scheduled_at <= now(),
-           j.latest_only and exists (select 1 from tallyman.jobs n
-                                      where n.lane = j.lane and n.pos > j.pos and n.kind = j.kind), null, null, j.trace
-      from item i
-      left join lateral (select * from tallyman.jobs j where j.lane = i.lane and j.pos >= i.lane_floor
-                          order by j.pos limit case when p_alone then 1 else p_lane_jobs end) j on true
-     where i.lane is not null;
-
-    select cardinality(c.positions), c.max_pos into v_taken, v_last from tallyman.claims c where c.token = v_token;
-    v_taken := coalesce(v_taken, 0);
+    select count(*), max(i.item_pos), string_agg(
+        case when i.lane is null then i.packed
+             else concat('{"pos":"', i.item_pos, '","lane":"', i.lane, '","key":', to_json(i.lane_key), ',"jobs":[',
+               (select string_agg(f.packed, ',')
+                  from (select tallyman.packed(j, j.latest_only and exists (
+                                 select 1 from tallyman.jobs n
+                                  where n.lane = j.lane and n.pos > j.pos and n.kind = j.kind)) as packed
+                          from tallyman.jobs j where j.lane = i.lane and j.pos >= i.lane_floor
+                         order by j.pos limit case when p_alone then 1 else p_lane_jobs end) f), ']}')
+        end, ',')
+      into v_taken, v_last, v_items
+      from item i;
+    if v_taken > 0 then
+      token := v_token;
+      stream := v_stream.id;
+      items := v_items;
+      return next;
+    end if;
     v_left := v_left - v_taken;
     v_left_of[v_q] := v_left_of[v_q] - v_taken;
     if v_taken > 0 and v_queue.rate_per_second is not null then
@@ -204,6 +210,7 @@ begin
   if v_any_expired or v_alone_waits then
     token := null;
     stream := null;
+    items := null;
     expired := v_any_expired;
     alone := v_alone_waits;
     return next;

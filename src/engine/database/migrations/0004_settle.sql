@@ -5,15 +5,17 @@
 -- The worker's id is new at every start and is part of the match: a token drawn under an asynchronous commit can be
 -- drawn again after a crash of the server, by somebody else.
 create function tallyman.held_tokens(p_worker text, p_tokens bigint[]) returns bigint[]
-language sql
-set enable_seqscan = off
+language plpgsql
+set enable_seqscan = off set plan_cache_mode = force_generic_plan
 as $$
-  select coalesce(array_agg(c.token), '{}') from (
-    select c.token from tallyman.claims c
-     where c.token = any (p_tokens) and c.worker = p_worker
-       and c.expires_at > clock_timestamp() and c.stale_at > clock_timestamp()
-     for key share) c
-$$;
+begin
+  return (
+    select coalesce(array_agg(c.token), '{}') from (
+      select c.token from tallyman.claims c
+       where c.token = any (p_tokens) and c.worker = p_worker
+         and c.expires_at > clock_timestamp() and c.stale_at > clock_timestamp()
+       for key share) c);
+end $$;
 
 -- Completes jobs and lets go of lanes.
 --
@@ -23,6 +25,9 @@ $$;
 -- `lost` lists the claims that are no longer this worker's; if there is one, nothing at all was written, and the caller
 -- asks again without it. `missing` lists the positions of jobs that were cancelled meanwhile. `let_go` lists the lanes
 -- that were let go; one that a writer has locked is not waited for: the caller asks again later.
+--
+-- Almost always all of the jobs are there and none has a dedupe key: a plain DELETE will do, at less than half the cost.
+-- If it finds other than the expected number, everything is undone (TM001) and the caller asks again without one.
 create function tallyman.settle(
   p_worker text,
   p_claims bigint[],             -- the tokens of everything below
@@ -30,12 +35,13 @@ create function tallyman.settle(
   p_positions bigint[],
   p_job_lanes bigint[],          -- of the jobs in lanes, each once
   p_first_seqs bigint[], p_last_seqs bigint[],
-  p_seqs bigint[],               -- all of them
+  p_seqs bigint[],               -- all of them; not needed where p_expected is given
   p_superseded bigint[],         -- seqs of those that were not run
   p_keep_ms double precision,    -- how long history is kept; 0: not written
   p_lanes bigint[], p_lane_positions bigint[],
   p_lane_floors bigint[],        -- nothing pending below, as far as the worker went
   p_drop bigint[],
+  p_expected integer,            -- how many jobs; null: some have a dedupe key, or may have been cancelled
   out lost bigint[], out missing bigint[], out let_go bigint[]
 )
 language plpgsql
@@ -44,8 +50,6 @@ set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_held bigint[] := tallyman.held_tokens(p_worker, p_claims);
-  v_done bigint[];
-  v_done_in_lanes bigint[];
   v_floors bigint[];
 begin
   if cardinality(v_held) < cardinality(p_claims) then
@@ -53,45 +57,130 @@ begin
     return;
   end if;
 
+  if p_expected is null then
+    missing := tallyman.complete_exactly(p_worker, p_streams, p_positions, p_job_lanes, p_first_seqs, p_last_seqs, p_seqs,
+                                         p_superseded, p_keep_ms);
+  elsif p_expected <> tallyman.complete_all(p_worker, p_streams, p_positions, p_job_lanes, p_first_seqs, p_last_seqs,
+                                            p_superseded, p_keep_ms) then
+    raise exception 'jobs were cancelled meanwhile' using errcode = 'TM001';
+  end if;
+
+  if cardinality(p_lanes) > 0 then
+    perform pg_current_xact_id();
+    with locked as (
+      select l.id, case when l.rewound then l.floor else greatest(l.floor, d.floor) end as floor
+        from unnest(p_lanes, p_lane_positions, p_lane_floors) as d (id, pos, floor)
+        join tallyman.lanes l on l.id = d.id and l.pos = d.pos
+       order by l.id
+         for update of l skip locked
+    )
+    select array_agg(l.id), array_agg(l.floor) into let_go, v_floors from locked l;
+    -- A statement of its own: its snapshot is younger than the locks, so a job that a writer committed into the
+    -- lane before we got the lock is seen here, and one that comes after finds the lane at rest and wakes it.
+    perform tallyman.rest_lanes(let_go, v_floors);
+    if coalesce(cardinality(let_go), 0) < cardinality(p_lanes) then
+      -- Those that an earlier try let go, whose answer was lost, are let go as well; those that a writer has are not.
+      let_go := array(select d.id from unnest(p_lanes, p_lane_positions) as d (id, pos)
+                       where not exists (select 1 from tallyman.lanes l where l.id = d.id and l.pos = d.pos));
+    end if;
+  end if;
+
+  if p_drop is not null then
+    delete from tallyman.claims c where c.token = any (p_drop) and c.worker = p_worker;
+  end if;
+end $$;
+
+-- Completes jobs that have no dedupe key, all of which should be there; answers how many were. History is read from the
+-- snapshot that the DELETE has, so it gets the same jobs if the DELETE finds all of them: otherwise, undo it.
+create function tallyman.complete_all(
+  p_worker text, p_streams integer[], p_positions bigint[], p_job_lanes bigint[], p_first_seqs bigint[],
+  p_last_seqs bigint[], p_superseded bigint[], p_keep_ms double precision
+) returns integer
+language plpgsql as $$
+declare
+  v_free integer := 0;
+  v_in_lanes integer := 0;
+begin
   -- Relies on jobs_ready: one walk along the index.
   if cardinality(p_positions) > 0 then
     if p_keep_ms > 0 then
-      with done as (
-        delete from tallyman.jobs j
-         where j.stream = any (p_streams) and j.lane is null and j.pos = any (p_positions)
-        returning j.*
-      ), kept as (
+      with kept as (
         insert into tallyman.history
           (id, finished_at, status, stream, attempts, max_attempts, created_at, scheduled_at, kind,
-           tenant_id, payload, worker, correlation_id, dedupe_key, last_error)
-        select d.id, now(), 'SUCCEEDED', d.stream, d.attempts + 1, d.max_attempts, d.created_at, d.scheduled_at,
-               d.kind, d.tenant_id, d.payload, p_worker, d.correlation_id, d.dedupe_key, d.last_error
-          from done d
-      ), keys as (
-        update tallyman.dedupe_keys k
-           set expires_at = now() + coalesce(k.keep, p_keep_ms * interval '1 millisecond')
-          from done d
-         where d.dedupe_key is not null
-           and k.tenant_id = d.tenant_id and k.kind = d.kind and k.key = d.dedupe_key
-      )
-      select array_agg(d.pos) into v_done from done d;
-    else
-      with done as (
-        delete from tallyman.jobs j
+           tenant_id, payload, worker, correlation_id, last_error)
+        select j.id, now(), 'SUCCEEDED', j.stream, j.attempts + 1, j.max_attempts, j.created_at, j.scheduled_at, j.kind,
+               j.tenant_id, j.payload, p_worker, j.correlation_id, j.last_error
+          from tallyman.jobs j
          where j.stream = any (p_streams) and j.lane is null and j.pos = any (p_positions)
-        returning j.pos, j.tenant_id, j.kind, j.dedupe_key
-      ), keys as (
-        update tallyman.dedupe_keys k set expires_at = now() + coalesce(k.keep, interval '0')
-          from done d
-         where d.dedupe_key is not null
-           and k.tenant_id = d.tenant_id and k.kind = d.kind and k.key = d.dedupe_key
       )
-      select array_agg(d.pos) into v_done from done d;
+      delete from tallyman.jobs j
+       where j.stream = any (p_streams) and j.lane is null and j.pos = any (p_positions);
+    else
+      delete from tallyman.jobs j
+       where j.stream = any (p_streams) and j.lane is null and j.pos = any (p_positions);
     end if;
+    get diagnostics v_free = row_count;
   end if;
 
   -- Relies on jobs_in_lane: one walk a lane. Its jobs are run one after another and new ones come behind them, so all
   -- there is from the first to the last is what this worker has run.
+  if cardinality(p_job_lanes) > 0 then
+    if p_keep_ms > 0 then
+      with kept as (
+        insert into tallyman.history
+          (id, finished_at, status, stream, attempts, max_attempts, created_at, scheduled_at, kind,
+           tenant_id, payload, lane, seq, worker, correlation_id, last_error)
+        select j.id, now(), case when j.pos = any (p_superseded) then 'SUPERSEDED' else 'SUCCEEDED' end, j.stream,
+               j.attempts + 1, j.max_attempts, j.created_at, j.scheduled_at, j.kind, j.tenant_id, j.payload, l.key, j.pos,
+               p_worker, j.correlation_id, j.last_error
+          from unnest(p_job_lanes, p_first_seqs, p_last_seqs) as d (lane, first, last)
+          join tallyman.lanes l on l.id = d.lane
+          join tallyman.jobs j on j.lane = d.lane and j.pos between d.first and d.last
+      )
+      delete from tallyman.jobs j using unnest(p_job_lanes, p_first_seqs, p_last_seqs) as d (lane, first, last)
+       where j.lane = d.lane and j.pos between d.first and d.last;
+    else
+      delete from tallyman.jobs j using unnest(p_job_lanes, p_first_seqs, p_last_seqs) as d (lane, first, last)
+       where j.lane = d.lane and j.pos between d.first and d.last;
+    end if;
+    get diagnostics v_in_lanes = row_count;
+  end if;
+  return v_free + v_in_lanes;
+end $$;
+
+-- Completes those of the jobs that are there, and ends their dedupe keys; answers the positions of those that are not.
+-- One statement for free jobs and one for those in lanes, each on the indexes that complete_all relies on.
+create function tallyman.complete_exactly(
+  p_worker text, p_streams integer[], p_positions bigint[], p_job_lanes bigint[], p_first_seqs bigint[],
+  p_last_seqs bigint[], p_seqs bigint[], p_superseded bigint[], p_keep_ms double precision
+) returns bigint[]
+language plpgsql as $$
+declare
+  v_done bigint[];
+  v_done_in_lanes bigint[];
+begin
+  if cardinality(p_positions) > 0 then
+    with done as (
+      delete from tallyman.jobs j
+       where j.stream = any (p_streams) and j.lane is null and j.pos = any (p_positions)
+      returning j.*
+    ), kept as (
+      insert into tallyman.history
+        (id, finished_at, status, stream, attempts, max_attempts, created_at, scheduled_at, kind,
+         tenant_id, payload, worker, correlation_id, dedupe_key, last_error)
+      select d.id, now(), 'SUCCEEDED', d.stream, d.attempts + 1, d.max_attempts, d.created_at, d.scheduled_at,
+             d.kind, d.tenant_id, d.payload, p_worker, d.correlation_id, d.dedupe_key, d.last_error
+        from done d where p_keep_ms > 0
+    ), keys as (
+      update tallyman.dedupe_keys k
+         set expires_at = now() + coalesce(k.keep, p_keep_ms * interval '1 millisecond')
+        from done d
+       where d.dedupe_key is not null
+         and k.tenant_id = d.tenant_id and k.kind = d.kind and k.key = d.dedupe_key
+    )
+    select array_agg(d.pos) into v_done from done d;
+  end if;
+
   if cardinality(p_seqs) > 0 then
     with done as (
       delete from tallyman.jobs j using unnest(p_job_lanes, p_first_seqs, p_last_seqs) as d (lane, first, last)
@@ -115,43 +204,17 @@ begin
     )
     select array_agg(d.pos) into v_done_in_lanes from done d;
   end if;
-
-  if coalesce(cardinality(v_done), 0) + coalesce(cardinality(v_done_in_lanes), 0)
-   < coalesce(cardinality(p_positions), 0) + coalesce(cardinality(p_seqs), 0) then
-    missing := array(select unnest(p_positions || p_seqs) except select unnest(v_done || v_done_in_lanes));
-  end if;
-
-  if cardinality(p_lanes) > 0 then
-    perform pg_current_xact_id();
-    with locked as (
-      select l.id, d.floor
-        from unnest(p_lanes, p_lane_positions, p_lane_floors) as d (id, pos, floor)
-        join tallyman.lanes l on l.id = d.id and l.pos = d.pos
-       order by l.id
-         for update of l skip locked
-    )
-    select array_agg(l.id), array_agg(l.floor) into let_go, v_floors from locked l;
-    -- A statement of its own: its snapshot is younger than the locks, so a job that a writer committed into the
-    -- lane before we got the lock is seen here, and one that comes after finds the lane at rest and wakes it.
-    perform tallyman.rest_lanes(let_go, v_floors);
-    if coalesce(cardinality(let_go), 0) < cardinality(p_lanes) then
-      -- Those that an earlier try let go, whose answer was lost, are let go as well; those that a writer has are not.
-      let_go := array(select d.id from unnest(p_lanes, p_lane_positions) as d (id, pos)
-                       where not exists (select 1 from tallyman.lanes l where l.id = d.id and l.pos = d.pos));
-    end if;
-  end if;
-
-  if p_drop is not null then
-    delete from tallyman.claims c where c.token = any (p_drop) and c.worker = p_worker;
-  end if;
+  return array(select unnest(p_positions || p_seqs) except select unnest(v_done || v_done_in_lanes));
 end $$;
 
 -- Decides what a lane that nobody holds any more does next: back on its stream, waiting for its head, or at rest.
--- The caller has the lanes' rows locked. Relies on jobs_in_lane.
+-- The caller has the lanes' rows locked, and says below what nothing is pending. Relies on jobs_in_lane.
 create function tallyman.rest_lanes(p_lanes bigint[], p_floors bigint[]) returns void
-language sql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off set plan_cache_mode = force_generic_plan
 as $$
+begin
   update tallyman.lanes l
      set rewound = false,
          pos = case when l.blocked_at is null and h.scheduled_at <= now() then nextval('tallyman.positions') end,
@@ -159,12 +222,11 @@ as $$
          stream = coalesce(h.stream, l.stream),
          floor = coalesce(h.pos, d.floor),
          rested_at = now()
-    from (select p.id, case when e.rewound then e.floor else greatest(e.floor, p.floor) end as floor
-            from unnest(p_lanes, p_floors) as p (id, floor) join tallyman.lanes e on e.id = p.id) d
+    from unnest(p_lanes, p_floors) as d (id, floor)
     left join lateral (select j.pos, j.scheduled_at, j.stream from tallyman.jobs j
                         where j.lane = d.id and j.pos >= d.floor order by j.pos limit 1) h on true
-   where l.id = d.id
-$$;
+   where l.id = d.id;
+end $$;
 
 -- Takes one attempt from each job and decides: again later, FAILED, or DEAD_LETTER. Not fenced: callers are.
 -- items: [{id, pos, error: {...}, delay_ms, permanent}]
