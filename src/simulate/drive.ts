@@ -4,7 +4,7 @@ import { type ReaderOptions, type Transmission, transmissions } from './readers.
 import { Truth } from './truth.ts';
 
 export interface DriveOptions extends ReaderOptions {
-  readonly publisher: Publisher;
+  readonly publisher: Pick<Publisher, 'send'>;
   readonly signal: AbortSignal;
   /** Stop after so many different reads. Default: never. */
   readonly count?: number;

@@ -160,7 +160,7 @@ describe('intake', () => {
       ],
       2,
     );
-    await until('all are in', () => intake.status().mqtt.counters.acknowledged === 4, 40_000);
+    await until('all are in', () => intake.status().mqtt?.counters.acknowledged === 4, 40_000);
     expect(await countsOf(it)).toEqual({ raw: 10_002, reads: 10_001, baskets: 2, movements: 2 });
     await until('the large one is buried', async () => (await it.tallyman.jobs.counts()).DEAD_LETTER === 1);
     const { items } = await it.tallyman.deadLetters.list({ kind: unreadableKind });
@@ -177,6 +177,42 @@ describe('intake', () => {
     });
     await it.rows(`update tallyman.jobs set scheduled_at = now() where kind = 'rfid.process-read'`);
     await until('it is counted', async () => (await countsOf(it))?.reads === 10_002);
+  });
+
+  test('MQTT-9, RFID-5: wrong types, wrong tags and wrong times are dead letters with their reason; the rest counts', async () => {
+    const it = await plant();
+    const intake = await it.start();
+    const client = await publisher(it.mosquitto.port);
+    const soon = new Date(Date.now() + 3_600_000).toISOString();
+    const items = [
+      read(1),
+      read(2, { timestamp: 1_772_366_400 }),
+      read(2, {}, { idHex: 12 }),
+      read(2, { data: 'none' }),
+      read(2, {}, { idHex: basketTag(2).slice(0, 20) }),
+      read(2, {}, { idHex: `AA${basketTag(2).slice(2)}` }),
+      read(2, { timestamp: soon }),
+      read(2, { timestamp: '1970-01-01T00:00:01Z' }),
+      read(3, {}, { antenna: 'left', peakRssi: 1e-50 }),
+    ];
+    await publishAll(client, [['zebra/fx/dock-1/reads', `[${items.join(',')}]`]], 2);
+    await until('it is in', () => intake.status().mqtt?.counters.acknowledged === 1);
+    await until('they are buried', async () => (await it.tallyman.jobs.counts()).DEAD_LETTER === 5);
+    const { items: letters } = await it.tallyman.deadLetters.list();
+    expect(letters.map(({ lastError }) => lastError?.message ?? '').toSorted()).toEqual([
+      expect.stringMatching(/^"1970-01-01T00:00:01.000000Z" is before .*clock set/),
+      expect.stringMatching(/^".*" lies in the future/),
+      expect.stringMatching(/^EPC "3314.*" is refused: it has 20 hex digits/),
+      expect.stringMatching(/^EPC "AA14.*" is refused: its header AA/),
+      expect.stringMatching(
+        /^read 2: timestamp must be a text.*; read 3: idHex must.*; read 4: data must be/,
+      ),
+    ]);
+    expect(await countsOf(it)).toEqual({ raw: 6, reads: 2, baskets: 2, movements: 2 });
+    expect(intake.status()).toMatchObject({
+      counts: { reads: 6, failed: 4, unreadable: 1 },
+      mqtt: { counters: { inFlight: 0, rejected: 0 } },
+    });
   });
 
   test('a redriven message that can be understood by now is taken in', async () => {

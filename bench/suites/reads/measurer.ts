@@ -26,7 +26,7 @@ serve<Task, Measured>(async ({ system: name, size, url }, report) => {
   const system = systems[name];
   report('preparing');
   const database = await openPlant(url, size, system.connections);
-  await system.prepare?.(database, size);
+  await system.prepare?.(database, size, url);
   report('measuring');
   let half = 0;
   const cpu = process.cpuUsage();
@@ -37,7 +37,8 @@ serve<Task, Measured>(async ({ system: name, size, url }, report) => {
   const seconds = (performance.now() - begun) / 1000;
   const { user, system: kernel } = process.cpuUsage(cpu);
   const growth = half === 0 ? 0 : megabytes() - half;
-  await verify(database, distinctReads(size), size);
+  await system.finish?.();
+  if (system.counts ?? true) await verify(database, distinctReads(size), size);
   await database.close();
   return { value: size.reads / seconds, growth, node: (user + kernel) / size.reads };
 });

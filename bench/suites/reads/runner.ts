@@ -1,11 +1,11 @@
-import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { measureInChild } from '../../lib/child.ts';
 import { median, readable, table } from '../../lib/figures.ts';
-import { describePostgres, type PostgresServer, startPostgres, withClient } from '../../lib/postgres.ts';
+import { mosquittoVersion } from '../../lib/mosquitto.ts';
+import { describePostgres, type PostgresServer, startPostgres, usingDatabase } from '../../lib/postgres.ts';
 import type { Row, SuiteOptions, SuiteResult } from '../../lib/suite.ts';
 import type { Measured, Task } from './measurer.ts';
-import { SYSTEMS } from './systems/names.ts';
+import { SYSTEMS, type SystemName } from './systems/names.ts';
 import { sizeOf, WORKLOADS, type Workload } from './workloads.ts';
 
 const RUN_TIMEOUT = 400_000;
@@ -15,7 +15,7 @@ export async function run(options: SuiteOptions): Promise<SuiteResult> {
   const server = await startPostgres();
   try {
     const facts = [
-      `Server: ${await describePostgres(server)}`,
+      `Server: ${await describePostgres(server)}; Mosquitto ${(await mosquittoVersion()) ?? 'is not on this machine'}`,
       `Medians of ${options.repetitions}, repetitions interleaved, each run in a process and a database of its own`,
     ];
     for (const fact of facts) options.progress(fact);
@@ -33,9 +33,15 @@ export async function run(options: SuiteOptions): Promise<SuiteResult> {
 }
 
 /** The limits are taken where they are compared; how we fare with size and time is our own matter. */
+const ownMatters: Readonly<Record<Workload, readonly SystemName[] | undefined>> = {
+  reads: undefined,
+  'reads-1m-baskets': ['tallyman'],
+  'reads-million': ['tallyman', 'tallyman-mqtt'],
+};
+
 const contenders = (workload: Workload, options: SuiteOptions) =>
   SYSTEMS.filter(
-    ({ name }) => (options.systems?.includes(name) ?? true) && (workload === 'reads' || name === 'tallyman'),
+    ({ name }) => (options.systems?.includes(name) ?? true) && (ownMatters[workload]?.includes(name) ?? true),
   );
 
 async function measure(
@@ -99,18 +105,12 @@ function tableOf(workload: Workload, rows: readonly Row[]): string {
     ratio(row.value, figure('copy')),
     readable(row.growth as number),
   ]);
+  const endToEnd = figure('tallyman-mqtt');
+  const bound = Math.min((figure('tallyman') ?? Number.NaN) / 2, figure('broker') ?? Number.NaN);
+  const verdict =
+    endToEnd === undefined || Number.isNaN(bound)
+      ? ''
+      : `\nEnd to end is ${ratio(endToEnd, bound)} the lesser of half of tallyman and the broker’s own limit.`;
   const summary = WORKLOADS.find(({ name }) => name === workload)?.summary ?? '';
-  return `${summary}\n${table([workload, 'reads/s', 'min–max', 'tallyman is', 'of COPY', 'growth MB'], body)}`;
-}
-
-async function usingDatabase<T>(server: PostgresServer, use: (url: string) => Promise<T>): Promise<T> {
-  const name = `bench_${randomUUID().replaceAll('-', '')}`;
-  const administer = (statement: string) =>
-    withClient(server.url('postgres'), (client) => client.query(statement));
-  await administer(`create database ${name}`);
-  try {
-    return await use(server.url(name));
-  } finally {
-    await administer(`drop database ${name} with (force)`);
-  }
+  return `${summary}\n${table([workload, 'reads/s', 'min–max', 'tallyman is', 'of COPY', 'growth MB'], body)}${verdict}`;
 }

@@ -1,4 +1,5 @@
 import type { Queryable } from '../../engine/database/database.ts';
+import { plainArray, textArray } from '../array-literal.ts';
 
 /** What a reader said, in a form the database can keep. */
 export interface RawTagRead {
@@ -23,13 +24,13 @@ export async function storeTagReads(on: Queryable, reads: readonly RawTagRead[])
       order by r.n
      returning id`,
     [
-      reads.map((read) => read.tenantId),
-      reads.map((read) => read.deviceId),
-      reads.map((read) => read.epcHex),
-      reads.map((read) => read.eventTimestamp),
-      reads.map((read) => read.antenna),
-      reads.map((read) => read.rssi),
-      reads.map((read) => read.eventNumber),
+      textArray(reads.map((read) => read.tenantId)),
+      textArray(reads.map((read) => read.deviceId)),
+      textArray(reads.map((read) => read.epcHex)),
+      plainArray(reads.map((read) => read.eventTimestamp)),
+      plainArray(reads.map((read) => read.antenna)),
+      plainArray(reads.map((read) => read.rssi)),
+      plainArray(reads.map((read) => read.eventNumber)),
     ],
   );
   return rows.map(({ id }) => id);

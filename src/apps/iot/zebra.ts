@@ -111,7 +111,9 @@ function readOf(tag: Tag): string | Omit<RawTagRead, 'tenantId' | 'deviceId'> {
 
 /** Of no consequence to where a basket is: what is not a number is left out, and the read kept. */
 const finite = (value: unknown): number | null =>
-  typeof value === 'number' && Math.abs(value) < 1e30 ? value : null;
+  typeof value === 'number' && (value === 0 || (Math.abs(value) > 1e-30 && Math.abs(value) < 1e30))
+    ? value
+    : null;
 const wholeWithin = (value: unknown, min: number, max: number): number | null =>
   Number.isInteger(value) && (value as number) >= min && (value as number) <= max ? (value as number) : null;
 

@@ -93,6 +93,22 @@ interface BasketState {
   seen: boolean;
 }
 
+/**
+ * Places of the reads that may have been processed before. A read that was processed left its basket's last time at its own or
+ * later, so one that is newer than that is new. The id of a tag read tells nothing of the sort.
+ */
+export function perhapsProcessed(
+  reads: readonly ExaminedRead[],
+  baskets: ReadonlyMap<string, KnownBasket>,
+): number[] {
+  const places: number[] = [];
+  for (const [place, { basketKey, at, zbTagReadId }] of reads.entries()) {
+    const lastSeenAt = baskets.get(basketKey)?.lastSeenAt ?? null;
+    if (zbTagReadId !== null || (lastSeenAt !== null && at <= lastSeenAt)) places.push(place);
+  }
+  return places;
+}
+
 export function decide(reads: readonly ExaminedRead[], known: Known): Decision {
   const states = new Map<string, BasketState>();
   const movements: NewMovement[] = [];

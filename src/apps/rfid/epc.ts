@@ -62,8 +62,21 @@ const schemes = new Map<number, Scheme>([
 /** The one spelling of a tag's hex digits. */
 export const canonicalEpc = (text: string): string => text.trim().toUpperCase();
 
+/** A tag at a door is read again and again. */
+const decoded = new Map<string, Epc>();
+const mostDecoded = 20_000;
+
 /** Throws `BAD_EPC` for whatever is not a tag of a scheme we know, whole and in range. */
 export function decodeEpc(text: string): Epc {
+  const known = decoded.get(text);
+  if (known) return known;
+  const epc = decode(text);
+  if (decoded.size >= mostDecoded) decoded.clear();
+  decoded.set(text, epc);
+  return epc;
+}
+
+function decode(text: string): Epc {
   const hex = canonicalEpc(text);
   if (!/^[0-9A-F]*$/.test(hex)) throw bad(hex, 'it has characters that are not hexadecimal');
   if (hex.length !== 24) throw bad(hex, `it has ${hex.length} hex digits; tags of 96 bits have 24`);

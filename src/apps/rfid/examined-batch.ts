@@ -23,3 +23,41 @@ export function merged(batches: readonly ExaminedBatch[]): ExaminedBatch {
   }
   return { sound, failures, places };
 }
+
+/** What of a batch belongs to one lane, and where each read of it was. */
+export interface BatchPart {
+  readonly lane: number;
+  readonly batch: ExaminedBatch;
+  readonly from: readonly number[];
+}
+
+/** Reads of one basket are always in the same lane. Those that failed are nobody's, and in the first. */
+export function splitByBasket({ sound, failures, places }: ExaminedBatch, lanes: number): BatchPart[] {
+  const parts = Array.from({ length: lanes }, (_, lane) => ({
+    lane,
+    batch: {
+      sound: [] as ExaminedRead[],
+      failures: [] as FailedRead[],
+      places: [] as { sound: boolean; place: number }[],
+    },
+    from: [] as number[],
+  }));
+  for (const [from, { sound: isSound, place }] of places.entries()) {
+    const read = isSound ? (sound[place] as ExaminedRead) : undefined;
+    const part = parts[read ? laneOf(read.epcHex, lanes) : 0];
+    if (!part) continue;
+    const count = read
+      ? part.batch.sound.push(read)
+      : part.batch.failures.push(failures[place] as FailedRead);
+    part.batch.places.push({ sound: isSound, place: count - 1 });
+    part.from.push(from);
+  }
+  return parts.filter(({ from }) => from.length > 0);
+}
+
+/** By the end of the tag, where serial numbers differ. */
+function laneOf(epcHex: string, lanes: number): number {
+  let sum = 0;
+  for (let i = epcHex.length - 9; i < epcHex.length; i += 1) sum = (sum * 31 + epcHex.charCodeAt(i)) % 65_521;
+  return sum % lanes;
+}

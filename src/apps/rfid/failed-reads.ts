@@ -39,7 +39,7 @@ export function processRead(processor: TagReadProcessor): Kind<TagRead> {
       const [failure] = batch.failures;
       // Not recorded once more: an attempt that fails leaves nothing but the job's last error.
       if (failure) throw new TallymanError(failure.code, failure.message);
-      await context.commit((tx) => processor.processWithin(tx, batch));
+      await context.commit((tx) => processor.processWithin(tx, batch, { thorough: true }));
     },
   });
 }

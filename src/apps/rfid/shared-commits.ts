@@ -13,8 +13,8 @@ const mostReads = 2000;
 
 /**
  * Group commit, measured in reads: calls that come while a transaction is under way share the next, as far as they fit;
- * a call is never split. One at a time: two would wait for each other's baskets, and reads are decided in the order in
- * which they came. If the database refuses what was shared, each call gets its own: nobody pays for another's reads.
+ * what a call brings is never split. One at a time: two would wait for each other's baskets, and reads are decided in the
+ * order in which they came. If the database refuses what was shared, each call gets its own: nobody pays for another's reads.
  */
 export class SharedCommits {
   readonly #commit: (batch: ExaminedBatch) => Promise<ReadResult[]>;

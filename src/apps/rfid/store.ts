@@ -1,7 +1,7 @@
 /** The statements of processTagReads: see migrations/0002_process.sql, which has one function for each. */
 import type { Queryable } from '../../engine/database/database.ts';
+import { plainArray, textArray } from '../array-literal.ts';
 import { formatInstant, type Micros, secondsToMicros } from '../instant.ts';
-import { plainArray, textArray } from './array-literal.ts';
 import type { Decision, KnownBasket, Processed } from './decide.ts';
 import type { ExaminedRead } from './tag-read.ts';
 
@@ -84,17 +84,27 @@ function microsOf(seconds: string): Micros {
   return Number(whole) * secondsToMicros + Number(fraction.padEnd(6, '0'));
 }
 
-/** Those of the reads that were processed before, by their place. Their baskets have to be locked. */
+/** Those of the reads at these places that were processed before, by their place. Their baskets have to be locked. */
 export async function findProcessed(
   tx: Queryable,
-  { tenants, hashes, tagReads }: ReadColumns,
+  reads: readonly ExaminedRead[],
+  places: readonly number[],
 ): Promise<Map<number, Processed>> {
+  if (places.length === 0) return new Map();
+  const asked = places.map((place) => reads[place] as ExaminedRead);
   const { rows } = await tx.query<{ n: string; basket_id: string | null; movement_id: string | null }>(
     'select * from rfid.processed($1, $2, $3)',
-    [tenants, hashes, tagReads],
+    [
+      textArray(asked.map((read) => read.tenantId)),
+      plainArray(asked.map((read) => read.contentHash)),
+      plainArray(asked.map((read) => read.zbTagReadId)),
+    ],
   );
   return new Map(
-    rows.map((row) => [Number(row.n) - 1, { basketId: row.basket_id, movementId: row.movement_id }]),
+    rows.map((row) => [
+      places[Number(row.n) - 1] as number,
+      { basketId: row.basket_id, movementId: row.movement_id },
+    ]),
   );
 }
 
@@ -107,7 +117,7 @@ export async function record(
   const lastMoves = baskets.map(({ movement }) => (movement === null ? undefined : movements[movement]));
   const { rows } = await tx.query<{ ids: string[] }>(
     `select rfid.record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
-                        $22, $23, $24, $25, $26, $27, $28, $29) as ids`,
+                        $22, $23, $24, $25, $26, $27) as ids`,
     [
       textArray(movements.map((move) => move.tenantId)),
       plainArray(movements.map((move) => move.basketId)),
@@ -117,8 +127,6 @@ export async function record(
       plainArray(movements.map((move) => formatInstant(move.windowStart))),
       textArray(movements.map((move) => move.deviceId)),
       plainArray(baskets.map((basket) => basket.id)),
-      textArray(baskets.map((basket) => basket.tenantId)),
-      plainArray(baskets.map((basket) => basket.epcHex)),
       plainArray(baskets.map((basket) => basket.locationId)),
       plainArray(baskets.map((basket) => formatInstant(basket.lastSeenAt))),
       textArray(baskets.map((basket) => basket.deviceId)),

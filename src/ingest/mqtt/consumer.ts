@@ -17,6 +17,7 @@ import { backoffMs, Outage, within } from '../../engine/wakeups/reconnect.ts';
 import type { Connection } from './connection.ts';
 import { brokerOf } from './dial.ts';
 import { type DeadLetter, Intake, type OnBatch } from './intake.ts';
+import type { MqttMessage } from './message.ts';
 import { negotiate } from './negotiate.ts';
 import type { MqttSettings } from './options.ts';
 import type { ProtocolVersion } from './packets.ts';
@@ -44,6 +45,8 @@ export interface MqttConsumerOptions {
   readonly onBatch: OnBatch;
   readonly routes?: readonly Route[];
   readonly deadLetter?: DeadLetter;
+  /** Called with each message as it comes, while others are being committed: for work that needs no database. Must not throw. */
+  readonly onArrival?: (message: MqttMessage) => void;
   /** Fills the gap; called after subscribing, so that nothing falls between. Tried again until it resolves. */
   readonly onSessionGap?: (gap: SessionGap) => Promise<void>;
   readonly logger?: Logger;
@@ -150,11 +153,12 @@ export class MqttConsumer {
   }
 
   #newIntake(): Intake {
-    const { onBatch, routes = [], deadLetter } = this.#options;
+    const { onBatch, routes = [], deadLetter, onArrival } = this.#options;
     const { maxBatch, receiveMaximum, maxInFlightBytes } = this.#settings;
     return new Intake({
       handlerOf: (topic) => routes.find(({ filter }) => matches(filter, topic))?.onBatch ?? onBatch,
       deadLetter,
+      onArrival,
       maxBatch,
       // One more than the broker may send: at the receive maximum itself PUBRELs must still be read.
       maxMessages: receiveMaximum + 1,

@@ -29,6 +29,7 @@ export interface Line {
 export interface IntakeOptions {
   readonly handlerOf: (topic: string) => OnBatch;
   readonly deadLetter: DeadLetter | undefined;
+  readonly onArrival?: ((message: MqttMessage) => void) | undefined;
   readonly maxBatch: number;
   readonly maxMessages: number;
   readonly maxBytes: number;
@@ -98,6 +99,7 @@ export class Intake {
     const onBatch = this.#options.handlerOf(delivery.message.topic);
     this.#queue.push({ ...delivery, onBatch, done: false, refusals: 0 });
     this.#bytes += sizeOf(delivery);
+    this.#options.onArrival?.(delivery.message);
     if (this.#full) line.pause();
     this.#running ??= this.#run();
   }

@@ -80,7 +80,9 @@ describe('EPCIS export', () => {
         creationDate: '1970-01-01T00:00:00.000Z',
         epcisBody: null,
       });
-      return parsed.epcisBody.eventList;
+      // In the order of their ids: those of one basket in the order of time, those of several as they were committed.
+      const events: ObjectEvent[] = parsed.epcisBody.eventList;
+      return events.toSorted((a, b) => (a.eventTime < b.eventTime ? -1 : 1));
     };
     const all = await document({});
     expect(all).toHaveLength(100);

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { contentHash, hashToBase64 } from '../../../src/apps/rfid/content-hash.ts';
+import { splitByBasket } from '../../../src/apps/rfid/examined-batch.ts';
 import { movements, plant, read, tag, tenantId, time } from './support.ts';
 
 describe('processTagReads', () => {
@@ -70,6 +71,44 @@ describe('processTagReads', () => {
       /processings_by_tag_read/,
     );
     await copy(`'other', zb_tag_read_id, content_hash, 'MQTT', '', ''`);
+  });
+
+  test('RFID-2: a read that comes again is known, also when its basket was put back in time or taken away by hand', async () => {
+    const { processor, rows } = await plant();
+    const [first] = await processor.processTagReads([read('A', 5)]);
+    await rows(`update rfid.baskets set last_seen_at = last_seen_at - interval '1 hour'`);
+    expect(await processor.processTagReads([read('A', 5)])).toEqual([
+      { ...first, isNewBasket: false, skipReason: 'duplicate' },
+    ]);
+    await rows('delete from rfid.baskets');
+    expect(await processor.processTagReads([read('A', 5)])).toMatchObject([{ skipReason: 'duplicate' }]);
+    expect(await rows('select count(*)::int as n from rfid.tag_read_processings')).toEqual([{ n: 1 }]);
+    expect(await rows('select count(*)::int as n from rfid.movements')).toEqual([{ n: 1 }]);
+  });
+
+  test('RFID-4: reads of one basket are in one lane, in their order, however many lanes there are', async () => {
+    const { processor } = await plant();
+    const reads = Array.from({ length: 60 }, (_, i) =>
+      i % 10 === 9 ? read('X', i) : read('A', i, { epc: tag(i % 7) }),
+    );
+    const batch = await processor.examine(reads);
+    for (const lanes of [1, 3, 8]) {
+      const parts = splitByBasket(batch, lanes);
+      const placed = parts.flatMap(({ from, batch: part }) =>
+        part.places.map(({ sound, place }, i) => [from[i], sound ? part.sound[place] : part.failures[place]]),
+      );
+      const expected = batch.places.map(({ sound, place }, from) => [
+        from,
+        sound ? batch.sound[place] : batch.failures[place],
+      ]);
+      expect(placed.toSorted(([a], [b]) => Number(a) - Number(b))).toEqual(expected);
+      const lanesOf = Map.groupBy(
+        parts.flatMap(({ lane, batch: part }) => part.sound.map(({ basketKey }) => ({ basketKey, lane }))),
+        ({ basketKey }) => basketKey,
+      );
+      for (const found of lanesOf.values()) expect(new Set(found.map(({ lane }) => lane)).size).toBe(1);
+      for (const { from } of parts) expect(from).toEqual(from.toSorted((a, b) => a - b));
+    }
   });
 
   test('RFID-3: a failed read does not occupy its key', async () => {

@@ -1,8 +1,8 @@
 -- The statements of processTagReads, in its order. Functions, so that a session plans them once.
 --
 -- A plan that was made while a table was empty must be right when it has a million rows, and a join is not: from the
--- side of an empty table it looks best. So nothing is joined here. Each row looks up what it needs: by a lateral
--- subquery that cannot be flattened (`offset 0`, or a lock in it), or by the index that `on conflict` names.
+-- side of an empty table it looks best. So each row looks up what it needs: by a lateral subquery that cannot be
+-- flattened (`offset 0`, or a lock in it), or by a nested loop where nothing else is allowed.
 
 -- Makes the baskets that are not there yet and locks all of them, until the caller's transaction ends.
 --
@@ -66,14 +66,15 @@ end $$;
 create function rfid.record(
   p_move_tenants text[], p_move_baskets bigint[], p_move_from bigint[], p_move_to bigint[],
   p_move_at timestamptz[], p_move_windows timestamptz[], p_move_devices text[],
-  p_baskets bigint[], p_basket_tenants text[], p_basket_epcs text[], p_locations bigint[], p_seen_at timestamptz[],
+  p_baskets bigint[], p_locations bigint[], p_seen_at timestamptz[],
   p_seen_by text[], p_last_moves integer[], p_moved_from bigint[], p_moved_to bigint[], p_moved_at timestamptz[],
   p_tenants text[], p_tag_reads bigint[], p_hashes text[], p_processors text[], p_at timestamptz[],
   p_read_baskets bigint[], p_read_moves integer[], p_earlier_moves bigint[], p_epcs text[], p_devices text[],
   p_new boolean[], p_skips text[]
 ) returns bigint[]
 language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_moves bigint[] := array(select nextval('rfid.movement_ids') from generate_series(1, cardinality(p_move_baskets)));
@@ -83,22 +84,15 @@ begin
   select m.* from unnest(v_moves, p_move_baskets, p_move_from, p_move_to, p_move_at, p_move_windows, p_move_devices,
                          p_move_tenants) as m;
 
-  -- Always finds them: they are locked. An update would have to be joined.
-  insert into rfid.baskets as b
-    (id, tenant_id, epc_hex, epc_uri, location_id, last_seen_at, first_seen_at, last_device_id,
-     movement_id, moved_from, moved_to, moved_at)
-  overriding system value
-  select s.id, s.tenant_id, s.epc_hex, '', s.location_id, s.seen_at, s.seen_at, s.seen_by,
-         v_moves[s.move], s.moved_from, s.moved_to, s.moved_at
-    from unnest(p_baskets, p_basket_tenants, p_basket_epcs, p_locations, p_seen_at, p_seen_by, p_last_moves,
-                p_moved_from, p_moved_to, p_moved_at)
-      as s (id, tenant_id, epc_hex, location_id, seen_at, seen_by, move, moved_from, moved_to, moved_at)
-  on conflict (tenant_id, epc_hex) do update
-     set location_id = excluded.location_id, last_seen_at = excluded.last_seen_at,
-         first_seen_at = coalesce(b.first_seen_at, excluded.first_seen_at), last_device_id = excluded.last_device_id,
-         movement_id = coalesce(excluded.movement_id, b.movement_id),
-         moved_from = case when excluded.movement_id is null then b.moved_from else excluded.moved_from end,
-         moved_to = coalesce(excluded.moved_to, b.moved_to), moved_at = coalesce(excluded.moved_at, b.moved_at);
+  -- The one join: with the others off it can only go through the primary key, row by row.
+  update rfid.baskets b
+     set location_id = s.location_id, last_seen_at = s.seen_at, first_seen_at = coalesce(b.first_seen_at, s.seen_at),
+         last_device_id = s.seen_by, movement_id = coalesce(v_moves[s.move], b.movement_id),
+         moved_from = case when s.move is null then b.moved_from else s.moved_from end,
+         moved_to = coalesce(s.moved_to, b.moved_to), moved_at = coalesce(s.moved_at, b.moved_at)
+    from unnest(p_baskets, p_locations, p_seen_at, p_seen_by, p_last_moves, p_moved_from, p_moved_to, p_moved_at)
+      as s (id, location_id, seen_at, seen_by, move, moved_from, moved_to, moved_at)
+   where b.id = s.id;
 
   insert into rfid.tag_read_processings
     (tenant_id, zb_tag_read_id, content_hash, processor_type, event_timestamp, basket_id, movement_id, epc_hex,

@@ -7,10 +7,9 @@ import { requireWhole } from '../../../engine/jobs/kind.ts';
 import type { Section } from '../../../engine/locks/exclusive.ts';
 import { type Logger, silentLogger } from '../../../engine/logger.ts';
 import { parseInstant } from '../../instant.ts';
-import type { ExaminedBatch } from '../examined-batch.ts';
 import { deviceLockId, lockIds } from '../lock-ids.ts';
 import { isCollision, type TagReadProcessor } from '../process.ts';
-import type { ReadResult, TagRead } from '../tag-read.ts';
+import { countsOf, toRead, unprocessed, without } from './batch.ts';
 import { none, type ReplayCounts, type ReplayProgress, sum, teller } from './counts.ts';
 import { type Exclusively, endOf, Follower } from './follower.ts';
 import { keepAtIt } from './keep-at-it.ts';
@@ -28,6 +27,15 @@ export interface ReplayOptions {
   /** Reads in one transaction. Default 500. */
   readonly batch?: number;
   readonly logger?: Logger;
+  readonly observer?: ReplayObserver | undefined;
+}
+
+/** Is told what replay does, for metrics. */
+export interface ReplayObserver {
+  /** A batch is committed. */
+  replayed(counts: ReplayCounts): void;
+  /** `busy`: another instance is at it. */
+  replayEnded(outcome: 'done' | 'busy' | 'failed'): void;
 }
 
 export interface ReplayRequest {
@@ -86,11 +94,19 @@ export class Replay {
 
   /** All devices in the order of ids, from the checkpoint to the newest row. `undefined`: another instance is at it. */
   catchUp(request: Pick<ReplayRequest, 'onProgress' | 'signal'> = {}): Promise<ReplayCounts | undefined> {
-    return this.#follower.advance(
-      { checkpoint: this.#name, lockId: lockIds.replay },
-      (...batch) => this.#commit(...batch),
-      request,
+    return this.#observed(() =>
+      this.#follower.advance(
+        { checkpoint: this.#name, lockId: lockIds.replay },
+        (...batch) => this.#commit(...batch),
+        request,
+      ),
     );
+  }
+
+  /** Below this id, and with it, every row was replayed and none can appear. `undefined`: it was never run. */
+  async floor(): Promise<string | undefined> {
+    const { position, version } = await this.#follower.load(this.#name);
+    return version === 0 ? undefined : position.floor;
   }
 
   /** One device, from its own checkpoint to the newest row. `undefined`: another instance is at it. */
@@ -112,7 +128,11 @@ export class Replay {
    * Each device that is free, so that instances share the work; then, when all devices have come so far, the common
    * checkpoint. Answers what this instance did.
    */
-  async catchUpByDevice(signal?: AbortSignal): Promise<ReplayCounts> {
+  catchUpByDevice(signal?: AbortSignal): Promise<ReplayCounts> {
+    return this.#observed(() => this.#eachDevice(signal));
+  }
+
+  async #eachDevice(signal?: AbortSignal): Promise<ReplayCounts> {
     const { source, exclusively, checkpoints } = this.#options;
     const request = signal ? { signal } : {};
     const horizon = await source.look();
@@ -157,7 +177,7 @@ export class Replay {
     if (from !== undefined) checkEnd(from, 'from');
     if (to !== undefined) checkEnd(to, 'to');
     const attempt = (): Promise<ReplayCounts | undefined> => {
-      if (from !== undefined || to !== undefined) return this.#stretch(request, wanted);
+      if (from !== undefined || to !== undefined) return this.#observed(() => this.#stretch(request, wanted));
       return wanted ? this.catchUpDevice(wanted, request) : this.catchUp(request);
     };
     const deadline = Date.now() + waitMs;
@@ -212,20 +232,38 @@ export class Replay {
     rows: readonly SourceRow[],
     save?: (tx: Queryable) => Promise<number>,
   ): Promise<{ counts: ReplayCounts; version: number }> {
-    const { processor } = this.#options;
-    const batch = await processor.examine(rows.map(toRead));
+    const { processor, observer } = this.#options;
+    const examined = await processor.examine(rows.map(toRead));
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await section.transaction(async (tx) => {
+        const done = await section.transaction(async (tx) => {
+          const fresh = await unprocessed(tx, examined);
           // With a checkpoint, a read that failed goes on as a job, not as another failure.
-          const known = save && (await failedBefore(tx, batch.failures));
-          const results = await processor.processWithin(tx, known ? without(batch, known) : batch);
+          const known = save && (await failedBefore(tx, fresh.failures));
+          const results = await processor.processWithin(tx, known ? without(fresh, known) : fresh, {
+            thorough: attempt > 1,
+          });
           const version = (await save?.(tx)) ?? 0;
-          return { counts: countsOf(rows.length, results), version };
+          const duplicates = examined.sound.length - fresh.sound.length;
+          return { counts: sum(countsOf(rows.length, results), { ...none, duplicates }), version };
         });
+        observer?.replayed(done.counts);
+        return done;
       } catch (error) {
         if (attempt >= patience || !isCollision(error)) throw error;
       }
+    }
+  }
+
+  async #observed<T>(work: () => Promise<T>): Promise<T> {
+    const { observer } = this.#options;
+    try {
+      const counts = await work();
+      observer?.replayEnded(counts === undefined ? 'busy' : 'done');
+      return counts;
+    } catch (error) {
+      observer?.replayEnded('failed');
+      throw error;
     }
   }
 
@@ -233,21 +271,6 @@ export class Replay {
     const name = `${this.#name}/${tenantId}/${deviceId}`;
     return Buffer.byteLength(name) <= longestName ? name : `${this.#name}/${hash('sha256', name)}`;
   }
-}
-
-const toRead = ({ id, ...row }: SourceRow): TagRead => ({ ...row, zbTagReadId: id, processorType: 'Replay' });
-
-/** The batch without failures that are known. Answers come sound ones first; only their number matters here. */
-function without({ sound, failures }: ExaminedBatch, known: ReadonlySet<string>): ExaminedBatch {
-  const unknown = failures.filter(({ read }) => !known.has(`${read.zbTagReadId} ${read.tenantId}`));
-  const place = (isSound: boolean) => (_: unknown, place: number) => ({ sound: isSound, place });
-  return { sound, failures: unknown, places: [...sound.map(place(true)), ...unknown.map(place(false))] };
-}
-
-function countsOf(read: number, results: readonly ReadResult[]): ReplayCounts {
-  const duplicates = results.filter((result) => result.skipReason === 'duplicate').length;
-  const failed = results.filter((result) => !result.success).length;
-  return { read, processed: results.length - duplicates - failed, duplicates, failed };
 }
 
 const isId = (text: string): boolean => /^\d{1,18}$/.test(text);

@@ -47,6 +47,20 @@ export async function planShipments(
   return rows.filter(({ isNew }) => isNew).length;
 }
 
+/** Those of the plates that have no line yet. */
+export async function unknownPlates(
+  on: Queryable,
+  tenantId: string,
+  plates: readonly OutboundPlate[],
+): Promise<OutboundPlate[]> {
+  const { rows } = await on.query<{ oblpn: string }>(
+    'select oblpn from rfid.shipment_lines where tenant_id = $1 and oblpn = any ($2::text[])',
+    [tenantId, plates.map(({ oblpn }) => oblpn)],
+  );
+  const known = new Set(rows.map(({ oblpn }) => oblpn));
+  return plates.filter(({ oblpn }) => !known.has(oblpn));
+}
+
 /** Those that plates are about to leave, held so that nobody loads them meanwhile. */
 async function lockShipmentsLeft(
   tx: Queryable,

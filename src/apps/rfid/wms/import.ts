@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import type { Checkpoints } from '../../../engine/checkpoints/checkpoints.ts';
+import type { Queryable } from '../../../engine/database/database.ts';
 import { defineKind, type Kind } from '../../../engine/jobs/kind.ts';
 import { lockIds } from '../lock-ids.ts';
 import type { Exclusively } from '../replay/follower.ts';
-import { planShipments } from '../shipments/plan.ts';
+import { type OutboundPlate, planShipments, unknownPlates } from '../shipments/plan.ts';
 import type { WarehouseSystem } from './warehouse-system.ts';
 
 export interface PlateImportOptions {
@@ -16,6 +17,13 @@ export interface PlateImportOptions {
   readonly name?: string;
   /** Pages in one run at the most; the next run goes on. Default 1,000. */
   readonly maxPages?: number;
+}
+
+export interface PlateImportPreview {
+  readonly pages: number;
+  readonly plates: number;
+  /** Those that are not known yet. */
+  readonly unknown: readonly OutboundPlate[];
 }
 
 export interface ImportCounts {
@@ -73,6 +81,22 @@ export class PlateImport {
       signal ? { signal } : {},
     );
     return result.ran ? result.value : undefined;
+  }
+
+  /** What `run` would pull now. Nothing is written, and the cursor stays where it is. */
+  async preview(on: Queryable, signal: AbortSignal): Promise<PlateImportPreview> {
+    const { system, tenantId, checkpoints, maxPages = 1000 } = this.#options;
+    let cursor = (await checkpoints.load<string | null>(this.#checkpoint))?.position ?? null;
+    let plates = 0;
+    const unknown: OutboundPlate[] = [];
+    for (let pages = 1; ; pages += 1) {
+      const page = await system.plates(cursor, signal);
+      plates += page.plates.length;
+      unknown.push(...(await unknownPlates(on, tenantId, page.plates)));
+      const next = page.nextCursor ?? cursor;
+      if (next === cursor || pages >= maxPages) return { pages, plates, unknown };
+      cursor = next;
+    }
   }
 }
 

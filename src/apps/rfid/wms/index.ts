@@ -1,3 +1,9 @@
 export { type HttpWarehouseOptions, httpWarehouse } from './http.ts';
-export { type ImportCounts, importPlates, PlateImport, type PlateImportOptions } from './import.ts';
+export {
+  type ImportCounts,
+  importPlates,
+  PlateImport,
+  type PlateImportOptions,
+  type PlateImportPreview,
+} from './import.ts';
 export type { PlatePage, WarehouseSystem } from './warehouse-system.ts';
