@@ -37,6 +37,13 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
   };
 }
 
+export function share(text: string): number {
+  const value = Number(text);
+  if (!/^\d*\.?\d+$/.test(text) || !(value <= 1))
+    throw new InvalidArgumentError('Expected a share from 0 to 1, such as 0.05.');
+  return value;
+}
+
 export function oneOf<T extends string>(choices: readonly T[]): (text: string) => T {
   return (text) => {
     const wanted = text.toLowerCase().replaceAll('-', '_');

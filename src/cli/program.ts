@@ -5,6 +5,7 @@ import { addDoctor } from './doctor.ts';
 import { exitCodeHelp, exitCodes, explain } from './exit.ts';
 import { addJobs } from './jobs.ts';
 import { addKeys } from './keys.ts';
+import { addLabels } from './labels.ts';
 import { addLanes } from './lanes.ts';
 import { addMigrate } from './migrate.ts';
 import { complain } from './output/print.ts';
@@ -60,6 +61,7 @@ export function buildProgram(): Command {
   addServe(program);
   addWorker(program);
   addRfid(program);
+  addLabels(program);
   addReplay(program);
   addTenants(program);
   addKeys(program);

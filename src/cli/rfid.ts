@@ -3,10 +3,25 @@ import { iotComponent } from '../apps/iot/component.ts';
 import { listLocations } from '../apps/iot/places.ts';
 import { type Basket, listMovements, type Movement, requireBasket } from '../apps/rfid/baskets.ts';
 import { rfidComponent } from '../apps/rfid/component.ts';
+import type { Config } from '../config/keys.ts';
+import { TallymanError } from '../engine/errors.ts';
+import type { Tallyman } from '../engine/tallyman.ts';
+import { plateImport } from '../plant/upkeep.ts';
+import { onStopSignal } from '../runtime/signals.ts';
+import { warehouseOf } from '../runtime/wms.ts';
 import { more } from './jobs.ts';
-import { collect, examples, group, type PageOptions, withPage } from './options.ts';
+import {
+  collect,
+  examples,
+  group,
+  type JsonOption,
+  type PageOptions,
+  withJson,
+  withPage,
+} from './options.ts';
 import { show } from './output/print.ts';
 import { facts } from './output/table.ts';
+import { count } from './output/text.ts';
 import { fullTime } from './output/time.ts';
 import { withTallyman } from './session.ts';
 
@@ -37,6 +52,52 @@ export function addRfid(program: Command): void {
         [iotComponent, rfidComponent],
       ),
     );
+
+  withJson(rfid.command('import-plates'))
+    .description(
+      'fetch outbound license plates from the warehouse system now (wms.url), without waiting for the schedule',
+    )
+    .option('--dry-run', 'show what would be new, and change nothing')
+    .addHelpText('after', examples(['rfid import-plates', 'rfid import-plates --dry-run --json']))
+    .action((options: ImportPlatesOptions) =>
+      withTallyman(({ tallyman, config }) => fetchPlates(tallyman, config, options), [rfidComponent]),
+    );
+}
+
+interface ImportPlatesOptions extends JsonOption {
+  readonly dryRun?: boolean;
+}
+
+async function fetchPlates(tallyman: Tallyman, config: Config, options: ImportPlatesOptions): Promise<void> {
+  const warehouse = warehouseOf(config);
+  if (!warehouse)
+    throw new TallymanError(
+      'BAD_CONFIG',
+      'wms.url (TALLYMAN_WMS_URL) is not set: there is no warehouse system to ask',
+    );
+  const stopping = new AbortController();
+  onStopSignal(() => stopping.abort());
+  const plates = plateImport(tallyman, warehouse);
+  if (options.dryRun) {
+    const preview = await plates.preview(tallyman.database, stopping.signal);
+    return show(
+      options.json,
+      preview,
+      () =>
+        `${count(preview.plates, 'plate')} on ${count(preview.pages, 'page')}, ${preview.unknown.length} new. Nothing was changed.`,
+    );
+  }
+  const counts = await plates.run(stopping.signal);
+  if (!counts)
+    throw new TallymanError(
+      'BAD_STATE',
+      'another process fetches plates just now; try again when it has ended',
+    );
+  show(
+    options.json,
+    counts,
+    () => `${count(counts.plates, 'plate')} on ${count(counts.pages, 'page')}, ${counts.planned} new.`,
+  );
 }
 
 function timeLine(

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { loadConfig } from '../config/load.ts';
 import { createLogger } from '../runtime/logger.ts';
 import { onStopSignal } from '../runtime/signals.ts';
-import { partNames, partsOf, serve } from '../server/serve.ts';
+import { partNames, partsOf } from '../server/parts.ts';
 import { examples, wholeNumber } from './options.ts';
 import { complain } from './output/print.ts';
 import { version } from './version.ts';
@@ -48,6 +48,8 @@ async function runServe(options: ServeCommandOptions): Promise<void> {
   const kinds = module === null ? [] : await loadKinds(module);
   const logger = createLogger({ level: config['log.level'] });
   const stopped = new Promise<string>((stop) => onStopSignal(stop));
+  // Not before it is wanted: the HTTP server and all it needs take half of the time a command has to start.
+  const { serve } = await import('../server/serve.ts');
   const serving = await serve({
     config,
     parts,

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { iotComponent } from '../apps/iot/component.ts';
 import { registerDoors } from '../plant/index.ts';
 import { onStopSignal } from '../runtime/signals.ts';
@@ -8,11 +8,12 @@ import { deviceNames, readerDefaults } from '../simulate/readers.ts';
 import { mostBaskets } from '../simulate/tags.ts';
 import { Truth } from '../simulate/truth.ts';
 import { durationMs } from './duration.ts';
-import { examples, group, type JsonOption, wholeNumber, withJson } from './options.ts';
+import { examples, group, type JsonOption, share, wholeNumber, withJson } from './options.ts';
 import { show } from './output/print.ts';
 import { facts } from './output/table.ts';
 import { Progress } from './output/terminal.ts';
 import { commandLogger, withTallyman } from './session.ts';
+import { addSimulateLabels } from './simulate-labels.ts';
 
 interface ReadersOptions extends JsonOption {
   readonly broker?: string;
@@ -35,11 +36,13 @@ const flushMs = 15_000;
 
 export function addSimulate(program: Command): void {
   const d = readerDefaults;
-  withJson(
-    group(program, 'simulate', 'devices that are not there, for tests and for trying things out').command(
-      'readers',
-    ),
-  )
+  const simulate = group(
+    program,
+    'simulate',
+    'devices that are not there, for tests and for trying things out',
+  );
+  addSimulateLabels(simulate);
+  withJson(simulate.command('readers'))
     .description(
       'dock doors with RFID readers that publish what Zebra FX readers publish, and know the truth',
     )
@@ -125,11 +128,4 @@ async function runReaders(options: ReadersOptions): Promise<void> {
   );
   // The second signal ends the process at once; the first has been obeyed.
   process.exitCode = unacknowledged > 0 ? 1 : 0;
-}
-
-function share(text: string): number {
-  const value = Number(text);
-  if (!/^\d*\.?\d+$/.test(text) || !(value <= 1))
-    throw new InvalidArgumentError('Expected a share from 0 to 1, such as 0.05.');
-  return value;
 }

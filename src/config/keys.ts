@@ -110,6 +110,18 @@ export const keys = {
     doc: 'How long finished jobs are kept. 0: successes leave no row.',
     fallback: 7 * 24 * 3_600_000,
   }),
+  'retention.rawReadsMs': key({
+    schema: whole(3_600_000),
+    env: ['TALLYMAN_RETENTION_RAW_READS_MS'],
+    doc: 'How long tag reads are kept as they came, to be replayed. What replay has not been through is kept longer.',
+    fallback: 30 * 24 * 3_600_000,
+  }),
+  'retention.readsMs': key({
+    schema: whole(3_600_000),
+    env: ['TALLYMAN_RETENTION_READS_MS'],
+    doc: 'How long it is known which tag reads were processed. Must not be below `retention.rawReadsMs`: a read that can be replayed has to be recognised.',
+    fallback: 90 * 24 * 3_600_000,
+  }),
   'lanes.redisUrl': key({
     schema: optionalUrl('redis:', 'rediss:'),
     env: ['TALLYMAN_REDIS_URL'],
@@ -183,8 +195,8 @@ export const keys = {
   'server.parts': key({
     schema: z.string().regex(/^[a-z]+(,[a-z]+)*$/, { error: 'expected names such as api,worker,intake' }),
     env: ['TALLYMAN_PARTS'],
-    doc: 'What `tallyman serve` runs, separated by commas: `api`, `worker`, `webhooks`, `intake`. `--only` overrides it.',
-    fallback: 'api,worker,webhooks,intake',
+    doc: 'What `tallyman serve` runs, separated by commas: `api`, `worker`, `webhooks`, `intake`, `labels`. `--only` overrides it.',
+    fallback: 'api,worker,webhooks,intake,labels',
   }),
   'server.kinds': key({
     schema: z.string().min(1).nullable(),
@@ -302,6 +314,37 @@ export const keys = {
     fallback: null,
     secret: true,
   }),
+  'replay.intervalMs': key({
+    schema: whole(0, 86_400_000),
+    env: ['TALLYMAN_REPLAY_INTERVAL_MS'],
+    doc: 'How often the part `intake` looks for tag reads in `iot.tag_reads` that nobody has processed. 0: only after the broker lost our session.',
+    fallback: 60_000,
+  }),
+  'wms.url': key({
+    schema: optionalUrl('http:', 'https:'),
+    env: ['TALLYMAN_WMS_URL'],
+    doc: 'Warehouse system to fetch outbound license plates from, by the part `intake`. Without it none are fetched.',
+    fallback: null,
+  }),
+  'wms.authorization': key({
+    schema: z.string().min(1).nullable(),
+    env: ['TALLYMAN_WMS_AUTHORIZATION'],
+    doc: 'What it is sent as `Authorization`, such as `Bearer …`.',
+    fallback: null,
+    secret: true,
+  }),
+  'wms.cron': key({
+    schema: z.string().min(1),
+    env: ['TALLYMAN_WMS_CRON'],
+    doc: 'When plates are fetched: a cron expression, in UTC.',
+    fallback: '*/5 * * * *',
+  }),
+  'wms.tenantId': key({
+    schema: z.string().min(1).max(100),
+    env: ['TALLYMAN_WMS_TENANT'],
+    doc: 'Whose shipments they are.',
+    fallback: 'default',
+  }),
   'webhooks.concurrency': key({
     schema: whole(1, 10_000),
     env: ['TALLYMAN_WEBHOOKS_CONCURRENCY'],
@@ -324,6 +367,30 @@ export const keys = {
     env: ['TALLYMAN_WEBHOOKS_ALLOW_PRIVATE'],
     doc: 'Let webhooks go to private, loopback and link-local addresses: `true`, or the networks that may be reached, separated by commas.',
     fallback: false,
+  }),
+  'labels.concurrency': key({
+    schema: whole(1, 10_000),
+    env: ['TALLYMAN_LABELS_CONCURRENCY'],
+    doc: 'Labels that one process brings images to at once.',
+    fallback: 20,
+  }),
+  'labels.askAfterMs': key({
+    schema: whole(0, 3_600_000),
+    env: ['TALLYMAN_LABELS_ASK_AFTER_MS'],
+    doc: 'How long after a push its gateway is first asked whether the label shows it.',
+    fallback: 2000,
+  }),
+  'labels.askIntervalMs': key({
+    schema: whole(100, 3_600_000),
+    env: ['TALLYMAN_LABELS_ASK_INTERVAL_MS'],
+    doc: 'How often a process looks for labels about which their gateway is due to be asked.',
+    fallback: 2000,
+  }),
+  'labels.driftCron': key({
+    schema: z.string().min(1),
+    env: ['TALLYMAN_LABELS_DRIFT_CRON'],
+    doc: 'When everything that labels should show is compared with what their gateways say: a cron expression, in UTC.',
+    fallback: '*/10 * * * *',
   }),
   'health.requireQueue': key({
     schema: z.boolean(),

@@ -60,6 +60,10 @@ function contradictions(config: Config): string[] {
     problems.push(
       `jobs.renewMs (${config['jobs.renewMs']}) must be below jobs.leaseMs (${config['jobs.leaseMs']}): a lease would end before it is renewed`,
     );
+  if (config['retention.readsMs'] < config['retention.rawReadsMs'])
+    problems.push(
+      `retention.readsMs (${config['retention.readsMs']}) must not be below retention.rawReadsMs (${config['retention.rawReadsMs']}): a read that is replayed would not be recognised`,
+    );
   if (config['wakeups.rabbitmq.enabled'] && config['wakeups.rabbitmq.url'] === null)
     problems.push('wakeups.rabbitmq.enabled is true, but wakeups.rabbitmq.url is not set');
   return problems;

@@ -101,8 +101,9 @@ export async function runDemo(options: DemoOptions): Promise<{ summary: string; 
         it.stop(),
       );
       metrics.observe(intake.worker);
-      const { ready, reason } = intake.status().mqtt;
-      if (!ready) throw new TallymanError('BROKER_UNREACHABLE', `the broker cannot be used: ${reason}`);
+      const { mqtt: found } = intake.status();
+      if (!found?.ready)
+        throw new TallymanError('BROKER_UNREACHABLE', `the broker cannot be used: ${found?.reason}`);
     }
 
     const seed = options.seed ?? Date.now() % 2 ** 32;

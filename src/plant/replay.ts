@@ -1,10 +1,15 @@
 import { CachedDevices, processRead, retryAsJobs, TagReadProcessor } from '../apps/rfid/index.ts';
-import { Replay, TagReadSource } from '../apps/rfid/replay/index.ts';
+import { Replay, type ReplayObserver, TagReadSource } from '../apps/rfid/replay/index.ts';
 import type { Logger } from '../engine/logger.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
 
+export interface OwnReplayOptions {
+  readonly logger?: Logger;
+  readonly observer?: ReplayObserver | undefined;
+}
+
 /** Replay of our own `iot.tag_reads`. Reads that fail are tried again as jobs, wherever a worker with intake runs. */
-export function replayOf(tallyman: Tallyman, options: { readonly logger?: Logger } = {}): Replay {
+export function replayOf(tallyman: Tallyman, options: OwnReplayOptions = {}): Replay {
   const { database, checkpoints } = tallyman;
   const processor: TagReadProcessor = new TagReadProcessor({
     database,

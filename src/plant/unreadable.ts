@@ -1,11 +1,10 @@
 /**
- * Messages that cannot be understood, whole or in part. They are kept as they came, as jobs of one attempt, in the commit
- * that acknowledges them: the attempt fails, and they are dead letters. Whoever has mended the cause redrives them.
+ * Messages that cannot be understood, whole or in part. They are kept as they came, as jobs of one attempt, before
+ * they are acknowledged: the attempt fails, and they are dead letters. Whoever has mended the cause redrives them.
  */
 import { hash } from 'node:crypto';
 import { z } from 'zod';
 import type { RejectedItem } from '../apps/iot/index.ts';
-import type { Queryable } from '../engine/database/database.ts';
 import { TallymanError } from '../engine/errors.ts';
 import { defineKind, type Kind } from '../engine/jobs/kind.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
@@ -57,12 +56,11 @@ export function unreadable(again: (message: Received) => Promise<void>): Kind<Un
   });
 }
 
-/** In the transaction `tx`. The same message again, while its job or its dead letter is there, adds none. */
+/** The same message again, while its job or its dead letter is there, adds none. */
 export async function keepUnreadable(
   tallyman: Tallyman,
   kind: Kind<UnreadableMessage>,
   messages: readonly (Received & { readonly reason: string })[],
-  tx?: Queryable,
 ): Promise<void> {
   await tallyman.enqueueMany(
     kind,
@@ -75,7 +73,6 @@ export async function keepUnreadable(
         'base64',
       ),
     })),
-    tx ? { tx } : {},
   );
 }
 

@@ -1,4 +1,5 @@
 import { iotComponent } from '../apps/iot/component.ts';
+import { labelsComponent } from '../apps/labels/component.ts';
 import { rfidComponent } from '../apps/rfid/component.ts';
 import type { Component } from '../engine/database/migrate.ts';
 import { serverComponent } from '../server/component.ts';
@@ -10,4 +11,5 @@ export const components: readonly Component[] = [
   webhooksComponent,
   iotComponent,
   rfidComponent,
+  labelsComponent,
 ];

@@ -1,23 +1,22 @@
+import { driftSchedule, exposeLabels, Gateways, labelKinds, StatusLoop } from '../apps/labels/index.ts';
 import type { Config } from '../config/keys.ts';
-import { TallymanError } from '../engine/errors.ts';
 import type { AnyKind } from '../engine/jobs/kind.ts';
 import type { WorkerOptions } from '../engine/jobs/worker.ts';
 import type { Logger } from '../engine/logger.ts';
 import { Metrics } from '../observability/metrics.ts';
 import { type RunningIntake, startIntake } from '../plant/intake.ts';
-import { exposeIntake } from '../plant/metrics.ts';
+import { PlantMetrics } from '../plant/metrics.ts';
 import { components } from '../runtime/components.ts';
 import { mqttSettingsOf } from '../runtime/mqtt.ts';
 import { openRuntime, type Runtime, workerOptions } from '../runtime/open.ts';
 import { loadSecretBox } from '../runtime/secrets.ts';
+import { warehouseOf } from '../runtime/wms.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import { addressPolicy, deliveriesPerEndpoint } from '../webhooks/configured.ts';
 import { webhookKinds } from '../webhooks/delivery/kinds.ts';
 import { purgeSchedule } from '../webhooks/delivery/purge.ts';
+import type { PartName } from './parts.ts';
 import { startServer } from './server.ts';
-
-export const partNames = ['api', 'worker', 'webhooks', 'intake'] as const;
-export type PartName = (typeof partNames)[number];
 
 export interface ServeOptions {
   readonly config: Config;
@@ -38,19 +37,6 @@ export interface Serving {
   stop(): Promise<void>;
 }
 
-/** The parts named, in the configuration or on the command line; all of them checked. */
-export function partsOf(text: string): PartName[] {
-  return text.split(',').map((name) => {
-    const part = partNames.find((known) => known === name.trim());
-    if (!part)
-      throw new TallymanError(
-        'BAD_OPTION',
-        `there is no part "${name.trim()}"; there are ${partNames.join(', ')}`,
-      );
-    return part;
-  });
-}
-
 /** One process with some parts of the product, on one database. */
 export async function serve(options: ServeOptions): Promise<Serving> {
   const { config, logger } = options;
@@ -68,10 +54,11 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       worker: () => assembly.addWorker(),
       webhooks: () => assembly.addWebhooks(box),
       intake: () => assembly.addIntake(),
+      labels: () => assembly.addLabels(box),
       api: () => assembly.addApi(box),
     };
     // The door last: whoever comes in finds everything running.
-    for (const part of ['worker', 'webhooks', 'intake', 'api'] as const)
+    for (const part of ['worker', 'webhooks', 'intake', 'labels', 'api'] as const)
       if (options.parts.includes(part)) await add[part]();
     return assembly;
   } catch (error) {
@@ -117,18 +104,49 @@ class Assembly implements Serving {
 
   async addIntake(): Promise<void> {
     const { config, logger } = this.#options;
-    const settings = mqttSettingsOf(config);
-    if (!settings) {
-      this.lines.push(line('intake', 'no broker (mqtt.brokerHost is not set)'));
-      return;
-    }
-    const intake = await startIntake({ tallyman: this.#runtime.tallyman, settings, logger });
+    const observer = new PlantMetrics(this.#metrics.registry);
+    const plates = warehouseOf(config);
+    const intake = await startIntake({
+      tallyman: this.#runtime.tallyman,
+      settings: mqttSettingsOf(config),
+      logger,
+      observer,
+      replayIntervalMs: config['replay.intervalMs'] || undefined,
+      upkeep: {
+        plates,
+        retention: { rawMs: config['retention.rawReadsMs'], processedMs: config['retention.readsMs'] },
+      },
+    });
     this.#stops.push(() => intake.stop());
     this.#intake = intake;
     this.#metrics.observe(intake.worker);
-    exposeIntake(this.#metrics.registry, intake);
-    const { broker, clientId } = intake.status().mqtt;
-    this.lines.push(line('intake', `MQTT from ${broker} as ${clientId}`));
+    observer.observe(intake);
+    const { mqtt } = intake.status();
+    const broker = mqtt
+      ? `MQTT from ${mqtt.broker} as ${mqtt.clientId}`
+      : 'no broker (mqtt.brokerHost is not set)';
+    this.lines.push(
+      line('intake', broker + (plates ? `, plates from ${new URL(config['wms.url'] ?? '').host}` : '')),
+    );
+  }
+
+  async addLabels(box: SecretBox): Promise<void> {
+    const { config } = this.#options;
+    const { database, schedules } = this.#runtime.tallyman;
+    const concurrency = config['labels.concurrency'];
+    const gateways = new Gateways(box);
+    this.#stops.push(() => gateways.close());
+    const means = { database, gateways, observer: exposeLabels(this.#metrics.registry) };
+    await schedules.upsert(driftSchedule(config['labels.driftCron']));
+    await this.#run({
+      ...workerOptions(config),
+      concurrency,
+      kinds: labelKinds({ ...means, askAfterMs: config['labels.askAfterMs'] }),
+    });
+    const status = new StatusLoop({ ...means, intervalMs: config['labels.askIntervalMs'] });
+    this.#stops.push(() => status.stop());
+    status.start();
+    this.lines.push(line('labels', `images, ${concurrency} labels at a time`));
   }
 
   async addApi(box: SecretBox): Promise<void> {

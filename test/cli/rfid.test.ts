@@ -1,3 +1,5 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { putDevice, putLocation } from '../../src/apps/iot/places.ts';
 import { storeTagReads } from '../../src/apps/iot/tag-reads.ts';
@@ -18,8 +20,11 @@ const way = [
 async function docks() {
   const { url, drop } = await emptyDatabase();
   const cwd = await scratch();
-  const cli = (...args: string[]) =>
-    start('src/cli/main.ts', args, { cwd, env: { DATABASE_URL: url } }).ended;
+  const run =
+    (more: Record<string, string> = {}) =>
+    (...args: string[]) =>
+      start('src/cli/main.ts', args, { cwd, env: { DATABASE_URL: url, ...more } }).ended;
+  const cli = Object.assign(run(), { with: run });
   expect(await cli('migrate')).toMatchObject({ code: 0 });
   const database = await Database.connect({ url });
   onTestFinished(async () => {
@@ -65,4 +70,38 @@ test('RFID-9: replay processes what iot holds, once, from the checkpoint or from
   expect(JSON.parse(again.stdout)).toMatchObject({ read: 1, processed: 0, duplicates: 1 });
   expect((await cli('rfid', 'baskets', 'show', epc)).stdout).toMatch(/is at +dock 2/);
   expect(await cli('replay', '--from', 'yesterday')).toMatchObject({ code: 2 });
+});
+
+test('RFID-14: rfid import-plates fetches what is there; --dry-run only tells', async () => {
+  const { cli, database } = await docks();
+  const asked: (string | undefined)[] = [];
+  const warehouse = createServer((request, response) => {
+    asked.push(request.headers.authorization);
+    response.end(JSON.stringify({ items: [{ oblpn: 'P1', shipment: 'S1' }], nextCursor: null }));
+  });
+  await new Promise<void>((resolve) => warehouse.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    warehouse.closeAllConnections();
+    warehouse.close();
+  });
+  expect(await cli('rfid', 'import-plates')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('wms.url'),
+  });
+  const { port } = warehouse.address() as AddressInfo;
+  const fetching = {
+    TALLYMAN_WMS_URL: `http://127.0.0.1:${port}/plates`,
+    TALLYMAN_WMS_AUTHORIZATION: 'Bearer t',
+  };
+  const lines = async () => (await database.query('select oblpn from rfid.shipment_lines')).rows;
+  const preview = await cli.with(fetching)('rfid', 'import-plates', '--dry-run', '--json');
+  expect(JSON.parse(preview.stdout)).toEqual({
+    pages: 1,
+    plates: 1,
+    unknown: [{ oblpn: 'P1', shipment: 'S1' }],
+  });
+  expect(await lines()).toEqual([]);
+  expect((await cli.with(fetching)('rfid', 'import-plates')).stdout).toBe('1 plate on 1 page, 1 new.\n');
+  expect(await lines()).toEqual([{ oblpn: 'P1' }]);
+  expect(asked).toEqual(['Bearer t', 'Bearer t']);
 });

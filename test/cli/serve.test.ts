@@ -164,7 +164,7 @@ test('MQTT-5, RFID-1: a read that is published at a broker is a basket in the AP
     return items.length === 1;
   });
   const metrics = await (await fetch(`${url}/metrics`)).text();
-  expect(metrics).toContain('tallyman_reads_total{outcome="processed"} 1');
+  expect(metrics).toContain('tallyman_reads_total{path="mqtt",outcome="processed"} 1');
   serving.child.kill('SIGTERM');
   expect(await serving.ended).toMatchObject({ code: 0 });
 });

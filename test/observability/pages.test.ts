@@ -1,7 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { exposeLabels } from '../../src/apps/labels/index.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
+import { PlantMetrics } from '../../src/plant/metrics.ts';
 import { engine } from '../support/engine.ts';
 import { readExposition } from './exposition.ts';
 
@@ -23,6 +25,8 @@ interface Dashboard {
 async function exposed() {
   const { tallyman } = await engine();
   const metrics = new Metrics(tallyman);
+  new PlantMetrics(metrics.registry);
+  exposeLabels(metrics.registry);
   return { metrics, families: readExposition(await metrics.text()) };
 }
 

@@ -167,6 +167,7 @@ export async function furnish(test: TestServer, ask: Ask): Promise<Record<string
   };
   const [counted] = await processor.processTagReads([{ ...read, tenantId: home?.tenantId ?? '' }]);
   if (!counted?.success) throw new Error(String(counted?.errorMessage));
+  await furnishLabels(ask, made);
   return {
     job: job.id,
     dead: dead.id,
@@ -176,5 +177,38 @@ export async function furnish(test: TestServer, ask: Ask): Promise<Record<string
     schedule: 'nightly',
     key: key.id,
     basket: epc,
+    store: 's1',
+    label: labelMac,
+    labelType: 'small',
+    labelTemplate: 'tag',
   };
+}
+
+export const labelMac = '00159DA0102B';
+export const labelSvg =
+  '<svg xmlns="http://www.w3.org/2000/svg" width="200" height="200"><text x="4" y="80" font-size="24">{{price}}</text></svg>';
+
+/** A store whose gateway is not there, with one label that shows a product. */
+export async function furnishLabels(
+  ask: Ask,
+  made: (answer: Promise<Answer>) => Promise<unknown> = (answer) => answer,
+): Promise<void> {
+  const gateway = {
+    kind: 'aims',
+    url: 'http://127.0.0.1:9',
+    company: 'c',
+    store: 's',
+    username: 'u',
+    password: 'a secret password',
+  };
+  await made(ask('PUT', '/v1/stores/s1', { gateway }));
+  await made(ask('PUT', '/v1/label-types/small', { width: 200, height: 200, palette: 'bw' }));
+  await made(ask('PUT', '/v1/label-templates/tag', { svg: labelSvg }));
+  await made(
+    ask('POST', '/v1/stores/s1/products', { products: [{ sku: 'P0', name: 'Milk', price: '1.00' }] }),
+  );
+  await made(ask('POST', '/v1/labels', { labels: [{ mac: labelMac, store: 's1', type: 'small' }] }));
+  await made(
+    ask('POST', '/v1/label-assignments', { assignments: [{ mac: labelMac, sku: 'P0', template: 'tag' }] }),
+  );
 }

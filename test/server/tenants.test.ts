@@ -8,7 +8,7 @@ describe('a tenant sees and touches what is its own', () => {
     const open = await rows(
       `select c.oid::regclass::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
          join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
-        where n.nspname like 'tallyman%' and c.relkind in ('r', 'p') and not c.relispartition and not c.relrowsecurity`,
+        where (n.nspname like 'tallyman%' or n.nspname in ('labels', 'rfid')) and c.relkind in ('r', 'p') and not c.relispartition and not c.relrowsecurity`,
     );
     expect(open).toEqual([]);
   });
@@ -79,19 +79,35 @@ describe('a tenant sees and touches what is its own', () => {
       schedules: ids.schedule,
       keys: ids.key,
       baskets: ids.basket,
+      stores: ids.store,
+      labels: ids.label,
+      'label-types': ids.labelType,
+      'label-templates': ids.labelTemplate,
     };
     const bodies: Record<string, unknown> = {
       'webhooks.redeliver_range': { from: '2020-01-01T00:00:00Z' },
       'webhooks.change': { description: 'mine' },
+      'products.put': { products: [{ sku: 'P0', name: 'mine', price: '9.00' }] },
     };
+    const queries: Record<string, string> = { 'label_templates.preview': '?store=s1&sku=P0' };
     // Under a name of the other's these make one of their own.
-    const makes = new Set(['schedules.put', 'devices.put']);
+    const makes = new Set([
+      'schedules.put',
+      'devices.put',
+      'stores.put',
+      'label_types.put',
+      'label_templates.put',
+    ]);
     const asked: string[] = [];
     for (const [path, methods] of Object.entries(paths))
       for (const [method, { operationId = '' }] of Object.entries(methods)) {
         const noun = path.split('/')[2] ?? '';
         if (!path.includes('{') || noun === 'queues' || makes.has(operationId)) continue;
-        const url = path.replace(/\{\w+\}/, idOf[noun] ?? `no id for ${noun}`);
+        const url = path
+          .replace(/\{\w+\}/, idOf[noun] ?? `no id for ${noun}`)
+          .replace('{sku}', 'P0')
+          .replace('{page}', '1')
+          .concat(queries[operationId] ?? '');
         const answer = await a(method.toUpperCase(), url, bodies[operationId]);
         expect({ operationId, status: answer.status, code: answer.body?.error?.code }).toEqual({
           operationId,
@@ -122,6 +138,10 @@ describe('a tenant sees and touches what is its own', () => {
       '/v1/devices',
       '/v1/baskets',
       '/v1/movements',
+      '/v1/stores',
+      '/v1/labels',
+      '/v1/label-types',
+      '/v1/label-templates',
     ])
       expect({ path, items: (await a('GET', path)).body.items }).toEqual({ path, items: [] });
     const queues = (await a('GET', '/v1/queues')).body.items;
@@ -148,4 +168,9 @@ const everything = async ({ rows }: { rows<R>(sql: string): Promise<R[]> }) => (
   schedules: await rows('select * from tallyman.schedules order by name'),
   keys: await rows('select id, revoked_at from tallyman_server.api_keys order by id'),
   baskets: await rows('select * from rfid.baskets order by id'),
+  stores: await rows('select * from labels.stores order by id'),
+  products: await rows('select * from labels.products order by id'),
+  templates: await rows('select * from labels.templates order by id'),
+  labels: await rows('select * from labels.labels order by id'),
+  pages: await rows('select * from labels.pages order by label_id, page'),
 });

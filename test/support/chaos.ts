@@ -188,6 +188,9 @@ export interface WorkerSettings {
   readonly redis?: string;
   readonly rabbitmq?: string;
   readonly nats?: string;
+  /** Another program than worker-process.ts, and what it is told beside the rest. */
+  readonly program?: string;
+  readonly more?: unknown;
 }
 
 export type Question = 'cpu' | 'wakeups' | 'stop';
@@ -207,7 +210,7 @@ export class WorkerProcess {
   readonly #child: ChildProcess;
 
   constructor(settings: WorkerSettings) {
-    this.#child = fork(program, [JSON.stringify(settings)], {
+    this.#child = fork(settings.program ?? program, [JSON.stringify(settings)], {
       execArgv: [],
       env: { ...process.env, NODE_OPTIONS: '', NODE_COMPILE_CACHE: join(tmpdir(), 'tallyman-chaos-cache') },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
@@ -282,7 +285,14 @@ export class Fleet {
 
   async start(size: number): Promise<void> {
     for (let i = 0; i < size; i += 1) this.all.push(new WorkerProcess(this.#settings));
-    await Promise.all(this.all.map((worker) => worker.ready));
+    await Promise.all(this.all.map((worker) => this.#readyOrKilled(worker)));
+  }
+
+  /** A job that kills its worker may do so before the worker says that it is ready. */
+  async #readyOrKilled(worker: WorkerProcess): Promise<void> {
+    await worker.ready.catch((error) => {
+      if (worker.end !== 'SIGKILL') throw error;
+    });
   }
 
   /** Another in the place of one that has ended. */

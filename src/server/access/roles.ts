@@ -1,8 +1,8 @@
 /**
  *   admin      everything, keys included
- *   operator   looks at and acts on jobs, lanes, dead letters, schedules, webhooks
+ *   operator   looks at and acts on jobs, lanes, dead letters, schedules, webhooks, shelf labels
  *   auditor    looks at everything, the audit included; changes nothing
- *   producer   enqueues jobs and publishes events; looks at jobs
+ *   producer   enqueues jobs, publishes events, changes products and what labels show; looks at jobs
  */
 export const roles = ['admin', 'operator', 'auditor', 'producer'] as const;
 export type Role = (typeof roles)[number];

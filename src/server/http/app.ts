@@ -6,7 +6,7 @@ import { jsonSchemaTransform, validatorCompiler } from 'fastify-type-provider-zo
 import type { AuditTrail } from '../access/audit.ts';
 import { routes } from '../routes/index.ts';
 import type { Ground } from '../services.ts';
-import { acceptJson, isKeepable } from './body.ts';
+import { acceptCsv, acceptJson, isKeepable } from './body.ts';
 import { refusalOf } from './errors.ts';
 import type { Gate } from './gate.ts';
 import { answerErrors, register, sendError } from './register.ts';
@@ -35,6 +35,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     exposeHeadRoutes: false,
   });
   acceptJson(app);
+  acceptCsv(app);
   app.setValidatorCompiler(validatorCompiler);
   // The routes say what they answer; that is written down, not checked at every request.
   app.setSerializerCompiler(() => (value) => JSON.stringify(value));

@@ -29,6 +29,14 @@ export function acceptJson(app: FastifyInstance): void {
   });
 }
 
+/** For the routes that take a table; to the others it is a text where they expect an object. */
+export function acceptCsv(app: FastifyInstance): void {
+  app.addContentTypeParser('text/csv', { parseAs: 'string' }, (_, text, done) => {
+    if (isKeepable(text as string)) return done(null, text);
+    done(new TallymanError('VALIDATION_ERROR', 'body: holds a NUL, which cannot be kept'), undefined);
+  });
+}
+
 export const isKeepable = (text: string): boolean => !text.includes('\0') && text.isWellFormed();
 
 /** The path of the first text that cannot be kept. */

@@ -24,6 +24,7 @@ const statusOf: Readonly<Record<string, number>> = {
   BAD_SCHEDULE: 400,
   BAD_URL: 400,
   FORBIDDEN_ADDRESS: 400,
+  LABEL_TEMPLATE: 400,
   VALIDATION_ERROR: 400,
 };
 

@@ -59,6 +59,8 @@ export function register(app: FastifyInstance, route: AnyRoute, ground: Ground, 
       const answer = await answerOf(route, status, ground, request);
       if (answer.replayed) reply.header('idempotency-replayed', 'true');
       if (route.action === 'keys.create') gate.keyMade();
+      if (route.wakes && !answer.replayed) ground.tallyman.hint(route.wakes);
+      if (route.produces) reply.type(route.produces);
       return reply.code(answer.status).send(answer.status === 204 ? undefined : answer.body);
     },
   });
@@ -117,13 +119,13 @@ function eventOf(
   request: FastifyRequest,
   what: { outcome: AuditEvent['outcome']; status: number; code?: string },
 ): AuditEvent {
-  const { id: resource, name } = (request.params ?? {}) as { id?: string; name?: string };
+  const { id, name, code, mac } = (request.params ?? {}) as Readonly<Record<string, string | undefined>>;
   return {
     tenantId: request.caller?.tenantId ?? homeTenant,
     actor: request.caller?.actor ?? 'anonymous',
     action:
       request.routeOptions.config.action ?? `${request.method} ${request.url.split('?')[0]}`.slice(0, 200),
-    resource: (resource ?? name)?.slice(0, 512) ?? null,
+    resource: (id ?? name ?? mac ?? code)?.slice(0, 512) ?? null,
     outcome: what.outcome,
     status: what.status,
     code: what.code ?? null,

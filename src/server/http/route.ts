@@ -48,6 +48,10 @@ export interface Route<
   readonly response: z.ZodType;
   /** Default 200; 201 says that something was made, 204 that there is nothing to say. */
   readonly status?: 200 | 201 | 202 | 204;
+  /** What `handle` answers with is bytes of this type. Default: JSON. */
+  readonly produces?: string;
+  /** Queues to which the route may have enqueued: their workers are woken after the commit. */
+  readonly wakes?: readonly string[];
   readonly handle: (call: Call<Parsed<P>, Parsed<Q>, Parsed<B>>) => Promise<unknown>;
 }
 

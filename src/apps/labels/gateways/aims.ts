@@ -1,0 +1,158 @@
+import { z } from 'zod';
+import { TallymanError } from '../../../engine/errors.ts';
+import { AimsToken } from './aims-token.ts';
+import type { LabelGateway, LabelPush, LabelReport, LabelState } from './gateway.ts';
+import { type Answer, type Call, GatewayHttp, refusal } from './http.ts';
+import type { AimsSettings } from './settings.ts';
+
+const states: Readonly<Record<string, LabelState>> = {
+  SUCCESS: 'shown',
+  PROCESSING: 'processing',
+  TIMEOUT: 'timeout',
+};
+
+const labelRow = z.object({
+  labelCode: z.string(),
+  status: z.string().nullish(),
+  battery: z.union([z.string(), z.number()]).nullish(),
+  lastResponseTime: z.string().nullish(),
+  /** Not of AIMS: our simulator says what it shows. */
+  imageHashes: z.record(z.string(), z.string()).nullish(),
+});
+type LabelRow = z.infer<typeof labelRow>;
+const labelRows = z.array(labelRow);
+const labelList = z.union([
+  labelRows,
+  z.object({ labelList: labelRows }).transform((answer) => answer.labelList),
+  z.object({ content: labelRows }).transform((answer) => answer.content),
+]);
+
+/** Up to so many labels are asked for one by one; beyond that the store's list is read. */
+const oneByOne = 10;
+const pageSize = 500;
+/** A store of half a million labels: a list that goes on is not a list. */
+const maxPages = 1000;
+const connections = 64;
+
+/** SoluM AIMS, over its HTTP API, version 2. */
+export class AimsGateway implements LabelGateway {
+  readonly #http: GatewayHttp;
+  readonly #token: AimsToken;
+  readonly #store: string;
+
+  constructor({ url, timeoutMs, company, store, username, password }: AimsSettings) {
+    this.#http = new GatewayHttp(url, { timeoutMs, connections });
+    this.#token = new AimsToken(this.#http, { username, password });
+    this.#store = new URLSearchParams({ company, store }).toString();
+  }
+
+  async push({ mac, page, image }: LabelPush, signal: AbortSignal): Promise<void> {
+    const body = JSON.stringify({
+      labelCode: mac,
+      page,
+      // The page that the label is to turn to: what was pushed is what is to be seen.
+      frontPage: page,
+      image: image.png.toString('base64'),
+      dithering: false,
+    });
+    const call = {
+      method: 'POST',
+      path: `/api/v2/common/labels/image?${this.#store}`,
+      body,
+      signal,
+    } as const;
+    this.#accepted(await this.#call(call));
+  }
+
+  async report(macs: readonly string[], signal: AbortSignal): Promise<readonly LabelReport[]> {
+    const rows =
+      macs.length <= oneByOne ? await this.#each(macs, signal) : await this.#all(new Set(macs), signal);
+    const byMac = new Map(rows.map((row) => [row.labelCode.toUpperCase(), row]));
+    return macs.map((mac) => reportOf(mac, byMac.get(mac)));
+  }
+
+  async #each(macs: readonly string[], signal: AbortSignal): Promise<readonly LabelRow[]> {
+    const found = await Promise.all(macs.map((label) => this.#rows(new URLSearchParams({ label }), signal)));
+    return found.flat();
+  }
+
+  async #all(wanted: ReadonlySet<string>, signal: AbortSignal): Promise<readonly LabelRow[]> {
+    const rows: LabelRow[] = [];
+    for (let page = 0; page < maxPages && rows.length < wanted.size; page += 1) {
+      const found = await this.#rows(new URLSearchParams({ page: `${page}`, size: `${pageSize}` }), signal);
+      rows.push(...found.filter(({ labelCode }) => wanted.has(labelCode.toUpperCase())));
+      if (found.length < pageSize) break;
+    }
+    return rows;
+  }
+
+  async #rows(query: URLSearchParams, signal: AbortSignal): Promise<readonly LabelRow[]> {
+    const answer = await this.#call({
+      method: 'GET',
+      path: `/api/v2/common/labels?${this.#store}&${query}`,
+      signal,
+    });
+    if (answer.status === 204 || answer.body.trim() === '') return [];
+    const json = this.#accepted(answer);
+    const list = labelList.safeParse(json);
+    if (!list.success)
+      throw new TallymanError('GATEWAY_ANSWER', 'AIMS answered with something else than a list of labels');
+    return list.data;
+  }
+
+  /** One call with the token; a token that is refused is replaced once. */
+  async #call(call: Call): Promise<Answer> {
+    const token = await this.#token.get(call.signal);
+    const answer = await this.#authorised(call, token);
+    if (answer.status !== 401) return answer;
+    const fresh = await this.#token.get(call.signal, token);
+    return this.#authorised(call, fresh);
+  }
+
+  #authorised(call: Call, token: string): Promise<Answer> {
+    const json = call.body === undefined ? {} : { 'content-type': 'application/json' };
+    return this.#http.call({ ...call, headers: { ...json, authorization: `Bearer ${token}` } });
+  }
+
+  /** The JSON of a good answer. AIMS may say 200 and mean otherwise: its own code, in the body, is the one that counts. */
+  #accepted({ status, body, retryAfterMs }: Answer): unknown {
+    const json = parsed(body);
+    const own = Number((json as { responseCode?: unknown } | undefined)?.responseCode);
+    const meant = status < 300 && own >= 300 && own < 600 ? own : status;
+    if (meant < 200 || meant >= 300) throw refusal('AIMS', meant, said(json, body), retryAfterMs);
+    if (json === undefined)
+      throw new TallymanError('GATEWAY_ANSWER', 'AIMS answered with something else than JSON');
+    return json;
+  }
+
+  close(): Promise<void> {
+    return this.#http.close();
+  }
+}
+
+function parsed(body: string): unknown {
+  try {
+    return JSON.parse(body);
+  } catch {
+    return undefined;
+  }
+}
+
+function said(json: unknown, body: string): string {
+  const message = (json as { responseMessage?: unknown } | undefined)?.responseMessage;
+  return typeof message === 'string' ? message : json === undefined ? body : '';
+}
+
+function reportOf(mac: string, row: LabelRow | undefined): LabelReport {
+  if (!row) return { mac, state: 'unknown' };
+  const seen = row.lastResponseTime ? Date.parse(row.lastResponseTime) : Number.NaN;
+  return {
+    mac,
+    state: states[(row.status ?? '').toUpperCase()] ?? 'unknown',
+    ...(row.imageHashes && {
+      hashes: new Map(Object.entries(row.imageHashes).map(([page, hash]) => [Number(page), hash])),
+    }),
+    ...(row.battery != null && { battery: String(row.battery) }),
+    ...(!Number.isNaN(seen) && { seenAt: new Date(seen) }),
+  };
+}

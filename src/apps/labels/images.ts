@@ -1,0 +1,93 @@
+import { createHash } from 'node:crypto';
+import { type LabelImage, type Panel, readTemplate, renderLabel, type Template } from './render/index.ts';
+
+/** What an image is made of. `svg` null: a blank page. */
+export interface Design {
+  readonly svg: string | null;
+  readonly values: Readonly<Record<string, string>>;
+  readonly panel: Panel;
+}
+
+const mostBytes = 32 * 1024 * 1024;
+const mostTemplates = 200;
+/** What an entry takes beside its image: keys, the promise, the map's own. */
+const entryBytes = 500;
+
+/**
+ * Renders each image once, as long as it is remembered: labels of one product and type show the same, and a price that
+ * comes back shows what it did before. The same design is the same image, so whoever asks may share it.
+ */
+export class Images {
+  readonly #templates = new Map<string, Template>();
+  readonly #images = new Map<string, { readonly image: Promise<LabelImage>; bytes: number }>();
+  #bytes = 0;
+
+  /** A template that has been read; throws TemplateError for one that is not sound. */
+  template(svg: string): Template {
+    const known = this.#templates.get(svg);
+    if (known) return known;
+    const template = readTemplate(svg);
+    if (this.#templates.size >= mostTemplates) {
+      const [oldest = ''] = this.#templates.keys();
+      this.#templates.delete(oldest);
+    }
+    this.#templates.set(svg, template);
+    return template;
+  }
+
+  /** Whether it need not be rendered any more. */
+  has(design: Design): boolean {
+    return this.#images.has(this.#keyOf(design));
+  }
+
+  async render(design: Design): Promise<LabelImage> {
+    const key = this.#keyOf(design);
+    const known = this.#images.get(key);
+    if (known) {
+      // The one used last stands last.
+      this.#images.delete(key);
+      this.#images.set(key, known);
+      return known.image;
+    }
+    const image = this.#draw(design);
+    const entry = { image, bytes: 0 };
+    this.#images.set(key, entry);
+    image.then(
+      ({ png }) => {
+        if (this.#images.get(key) !== entry) return;
+        entry.bytes = png.length + entryBytes;
+        this.#bytes += entry.bytes;
+        this.#forgetOldest();
+      },
+      () => this.#images.delete(key),
+    );
+    return image;
+  }
+
+  async #draw({ svg, values, panel }: Design): Promise<LabelImage> {
+    return renderLabel(this.template(svg ?? blank(panel)), values, panel);
+  }
+
+  /** All of the values: a template may also show what it can do without, or leave out what stands beside it. */
+  #keyOf({ svg, values, panel }: Design): string {
+    const filled = svg === null ? [] : Object.entries(values).sort(([a], [b]) => (a < b ? -1 : 1));
+    return createHash('sha256')
+      .update(JSON.stringify([panel.width, panel.height, panel.palette, svg, filled]))
+      .digest('base64');
+  }
+
+  #forgetOldest(): void {
+    for (const [key, { bytes }] of this.#images) {
+      if (this.#bytes <= mostBytes) return;
+      this.#images.delete(key);
+      this.#bytes -= bytes;
+    }
+  }
+}
+
+/** Of this process: what an image looks like depends on nothing but its design. */
+export const images = new Images();
+
+/** What a label shows that was taken off its product. */
+const blank = ({ width, height }: Panel): string =>
+  `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"/>`;

@@ -1,0 +1,272 @@
+import { type BarcodeType, barcodeTypes, placeBarcode } from './barcode.ts';
+import { TemplateError } from './errors.ts';
+import { priceParts } from './money.ts';
+import { type Filling, fillPieces, type Piece, requiredValue } from './placeholders.ts';
+import {
+  breakLines,
+  capHeight,
+  descentOf,
+  drawable,
+  type Lettering,
+  pathOf,
+  type Weight,
+  widthOf,
+} from './text.ts';
+import { escapeXml } from './xml.ts';
+
+/** An element of ours: what SVG has not. It is drawn as paths when the template is filled. */
+export interface Drawn {
+  readonly element: DrawnElement;
+  readonly attributes: ReadonlyMap<string, readonly Piece[]>;
+  readonly content: readonly Piece[];
+  readonly line: number;
+}
+export type DrawnElement = keyof typeof drawnElements;
+
+const placed = ['x', 'y', 'width', 'fill', 'opacity'] as const;
+const lettered = [...placed, 'font-size', 'font-weight', 'text-anchor'] as const;
+
+/** Each with the attributes it takes. */
+export const drawnElements = {
+  'tally-text': [...lettered, 'lines', 'line-height', 'min-font-size', 'text-decoration'],
+  'tally-price': [...lettered, 'height', 'value'],
+  'tally-barcode': [...placed, 'height', 'type', 'value', 'digits'],
+} as const satisfies Record<string, readonly string[]>;
+
+const shrinkStep = 0.5;
+const maxLines = 20;
+/** A price's decimals and its symbol, against its whole part. */
+const smallShare = 0.52;
+/** Room between whole part and what is beside it, against the size. */
+const gapShare = 0.05;
+
+export function draw(drawn: Drawn, filling: Filling): string {
+  const given = new Attributes(drawn, filling);
+  if (drawn.element === 'tally-text') return drawText(given, fillPieces(drawn.content, filling));
+  if (drawn.element === 'tally-price') return drawPrice(given, filling);
+  return drawBarcode(given);
+}
+
+function drawText(given: Attributes, content: string): string {
+  const text = drawable(content);
+  if (text === '') return '';
+  const weight = given.weight('regular');
+  const size = given.number('font-size', 1, 1000);
+  const width = given.optionalNumber('width', 1, 4096) ?? Number.POSITIVE_INFINITY;
+  const most = given.optionalNumber('lines', 1, maxLines) ?? 1;
+  const smallest = given.optionalNumber('min-font-size', 1, size) ?? size;
+  const lettering = {
+    weight,
+    size: shrunk(size, smallest, (at) => wholeText(text, { weight, size: at }, width, most)),
+  };
+  const lineHeight = (given.optionalNumber('line-height', 1, 1000) ?? size * 1.2) * (lettering.size / size);
+  const struck = given.optionalOneOf('text-decoration', ['none', 'line-through']) === 'line-through';
+  const paths = breakLines(text, lettering, width, most).map((line, index) => {
+    const lineWidth = widthOf(line, lettering);
+    const x = given.left(lineWidth);
+    const y = given.number('y') + Math.round(index * lineHeight);
+    return pathOf(line, lettering, x, y) + (struck ? strike(x, y, lineWidth, lettering) : '');
+  });
+  return given.path(paths.join(''));
+}
+
+/** From foot to head, as a pen strikes a price out: a level line would hide the figures. */
+function strike(x: number, y: number, width: number, lettering: Lettering): string {
+  const thickness = Math.round(Math.max(1, lettering.size / 14) * 100) / 100;
+  const [left, right, foot] = [Math.round(x) - 2, Math.round(x + width) + 2, Math.round(y)];
+  const head = foot - Math.round(capHeight(lettering) * 0.9);
+  // Around in the direction of the letters: the other way, it would cut holes into them.
+  return `M${left} ${foot - thickness}L${right} ${head - thickness}v${thickness}L${left} ${foot}z`;
+}
+
+/** The largest size at which it holds, in half pixels from `smallest` to `size`; `smallest` where it never does. */
+function shrunk(size: number, smallest: number, holds: (size: number) => boolean): number {
+  if (holds(size)) return size;
+  let [fits, fails] = [0, Math.ceil((size - smallest) / shrinkStep)];
+  while (fails - fits > 1) {
+    const middle = (fits + fails) >> 1;
+    if (holds(smallest + middle * shrinkStep)) fits = middle;
+    else fails = middle;
+  }
+  return smallest + fits * shrinkStep;
+}
+
+/** Nothing cut off, and no word torn. */
+function wholeText(text: string, lettering: Lettering, width: number, most: number): boolean {
+  if (text.split(' ').some((word) => widthOf(word, lettering) > width)) return false;
+  const lines = breakLines(text, lettering, width, most);
+  return (
+    lines.length <= most &&
+    lines.join('').replaceAll(' ', '').length >= text.replaceAll(' ', '').length &&
+    !lines.at(-1)?.endsWith('…')
+  );
+}
+
+/** A price as shelves show it: the whole part large, the decimals small and high, the symbol beside them. */
+function drawPrice(given: Attributes, filling: Filling): string {
+  const amount = given.text('value');
+  if (amount === '') return '';
+  const parts = priceParts(
+    amount,
+    requiredValue('currency', filling),
+    requiredValue('locale', filling),
+    'value',
+  );
+  const weight = given.weight('bold');
+  const largest = given.number('font-size', 1, 1000);
+  const width = given.optionalNumber('width', 1, 4096) ?? Number.POSITIVE_INFINITY;
+  // With a height, (x, y) is the foot of an area and the figures stand in the middle of it; else y is their baseline.
+  const height = given.optionalNumber('height', 1, 4096) ?? Number.POSITIVE_INFINITY;
+  const size = shrunk(largest, Math.min(largest, 6), (at) => {
+    const laid = layPrice(parts, { weight, size: at });
+    return laid.width <= width && laid.above + laid.below <= height;
+  });
+  const { runs, width: total, above, below } = layPrice(parts, { weight, size });
+  const left = given.left(total);
+  const lift = height === Number.POSITIVE_INFINITY ? 0 : Math.round((height - above - below) / 2 + below);
+  const y = given.number('y') - lift;
+  return given.path(
+    runs.map(({ text, lettering, x, rise }) => pathOf(text, lettering, left + x, y - rise)).join(''),
+  );
+}
+
+interface Run {
+  readonly text: string;
+  readonly lettering: Lettering;
+  readonly x: number;
+  /** Above the baseline. */
+  readonly rise: number;
+}
+
+interface LaidPrice {
+  readonly runs: readonly Run[];
+  readonly width: number;
+  /** Of the baseline. */
+  readonly above: number;
+  readonly below: number;
+}
+
+function layPrice(parts: ReturnType<typeof priceParts>, large: Lettering): LaidPrice {
+  const small: Lettering = { weight: large.weight, size: Math.round(large.size * smallShare * 2) / 2 };
+  const symbol: Lettering = { weight: large.weight, size: Math.round(large.size * smallShare * 0.8 * 2) / 2 };
+  const gap = Math.max(1, Math.round(large.size * gapShare));
+  const high = (of: Lettering) => capHeight(large) - capHeight(of);
+  const runs: Run[] = [];
+  let x = 0;
+  const put = (text: string, lettering: Lettering, rise: number, at = x): number => {
+    runs.push({ text, lettering, x: at, rise });
+    return at + widthOf(text, lettering);
+  };
+  if (parts.symbolFirst && parts.symbol !== '') x = put(parts.symbol, small, high(small)) + gap;
+  x = put(parts.whole + parts.separator, large, 0);
+  const column = x + (parts.separator === '' ? gap : 0);
+  if (parts.decimals !== '') x = put(parts.decimals, small, high(small), column);
+  // The symbol stands under the decimals: it takes no width of its own, which the figures need.
+  if (!parts.symbolFirst && parts.symbol !== '') x = Math.max(x, put(parts.symbol, symbol, 0, column));
+  return { runs, width: x, above: capHeight(large), below: descentOf(parts.separator, large) };
+}
+
+function drawBarcode(given: Attributes): string {
+  const value = given.text('value').trim();
+  if (value === '') return '';
+  const type = given.oneOf('type', barcodeTypes) as BarcodeType;
+  const box = {
+    x: given.number('x'),
+    y: given.number('y'),
+    width: given.number('width', 1, 4096),
+    height: given.number('height', 1, 4096),
+  };
+  const digitsSize = given.optionalNumber('digits', 4, 100) ?? 0;
+  const lettering: Lettering = { weight: 'regular', size: digitsSize };
+  const digitsHeight = digitsSize === 0 ? 0 : Math.ceil(capHeight(lettering)) + 2;
+  const symbol = placeBarcode(type, value, box, digitsHeight, given.line);
+  const digits =
+    digitsSize === 0 || symbol.digits === ''
+      ? ''
+      : pathOf(
+          symbol.digits,
+          lettering,
+          symbol.middle - widthOf(symbol.digits, lettering) / 2,
+          symbol.bottom + digitsHeight,
+        );
+  // Whatever lies below, the quiet zone is white: a reader needs it.
+  return `<rect x="${box.x}" y="${box.y}" width="${box.width}" height="${box.height}" fill="#fff"/>${given.path(symbol.path, ' shape-rendering="crispEdges"')}${given.path(digits)}`;
+}
+
+/** The attributes of one element, filled and checked. */
+class Attributes {
+  readonly line: number;
+  readonly #drawn: Drawn;
+  readonly #filling: Filling;
+
+  constructor(drawn: Drawn, filling: Filling) {
+    this.#drawn = drawn;
+    this.#filling = filling;
+    this.line = drawn.line;
+  }
+
+  optionalText(name: string): string | undefined {
+    const pieces = this.#drawn.attributes.get(name);
+    return pieces === undefined ? undefined : fillPieces(pieces, this.#filling);
+  }
+
+  text(name: string): string {
+    return this.optionalText(name) ?? this.#fail(`has no ${name}`);
+  }
+
+  optionalNumber(name: string, least = -4096, most = 4096): number | undefined {
+    const text = this.optionalText(name);
+    if (text === undefined) return undefined;
+    const value = /^-?\d+(?:\.\d+)?$/.test(text.trim()) ? Number(text) : Number.NaN;
+    if (!(value >= least && value <= most))
+      this.#fail(`has ${name}="${text}"; it must be a number of pixels from ${least} to ${most}`);
+    return value;
+  }
+
+  number(name: string, least?: number, most?: number): number {
+    return this.optionalNumber(name, least, most) ?? this.#fail(`has no ${name}`);
+  }
+
+  oneOf(name: string, known: readonly string[]): string {
+    const value = this.text(name);
+    return known.includes(value)
+      ? value
+      : this.#fail(`has ${name}="${value}"; it must be one of ${known.join(', ')}`);
+  }
+
+  optionalOneOf(name: string, known: readonly string[]): string | undefined {
+    return this.optionalText(name) === undefined ? undefined : this.oneOf(name, known);
+  }
+
+  weight(otherwise: Weight): Weight {
+    const text = this.optionalText('font-weight');
+    if (text === undefined) return otherwise;
+    if (text === 'bold' || /^[6-9]00$/.test(text)) return 'bold';
+    return text === 'normal' || /^[1-5]00$/.test(text)
+      ? 'regular'
+      : this.#fail(`has font-weight="${text}"; it must be normal or bold`);
+  }
+
+  /** Where something of this width begins. */
+  left(width: number): number {
+    const x = this.number('x');
+    const anchor = this.optionalText('text-anchor') ?? 'start';
+    if (anchor === 'start') return x;
+    if (anchor === 'middle') return x - width / 2;
+    return anchor === 'end'
+      ? x - width
+      : this.#fail(`has text-anchor="${anchor}"; it must be start, middle or end`);
+  }
+
+  path(data: string, more = ''): string {
+    if (data === '') return '';
+    const paint = ['fill', 'opacity']
+      .map((name) => [name, this.optionalText(name)] as const)
+      .flatMap(([name, value]) => (value === undefined ? [] : [` ${name}="${escapeXml(value)}"`]));
+    return `<path d="${data}"${paint.join('')}${more}/>`;
+  }
+
+  #fail(problem: string): never {
+    throw new TemplateError(`<${this.#drawn.element}> ${problem}.`, { line: this.line });
+  }
+}

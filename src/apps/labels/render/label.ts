@@ -1,0 +1,58 @@
+import { renderAsync } from '@resvg/resvg-js';
+import { messageOf } from '../../../engine/errors.ts';
+import { TemplateError } from './errors.ts';
+import { fontFamily, fontFiles } from './font.ts';
+import type { LabelImage } from './image.ts';
+import type { Panel } from './panel.ts';
+import { hashOf, toPalette } from './pixels.ts';
+import { encodePng } from './png.ts';
+import { fillTemplate, type Template } from './template.ts';
+
+/**
+ * Fills a template and renders it for a panel: the same template, values and panel give the same pixels, on every
+ * machine. Throws TemplateError where a value is missing or cannot be shown as the template asks.
+ */
+export async function renderLabel(
+  template: Template,
+  values: Readonly<Record<string, string>>,
+  panel: Panel,
+): Promise<LabelImage> {
+  if (template.width !== panel.width || template.height !== panel.height)
+    throw new TemplateError(
+      `The template is made for ${template.width} × ${template.height} pixels; the label has ${panel.width} × ${panel.height}.`,
+    );
+  const svg = fillTemplate(template, { values, palette: panel.palette });
+  return render(svg, template.hasSvgText, panel);
+}
+
+async function render(svg: string, hasSvgText: boolean, panel: Panel): Promise<LabelImage> {
+  const rgba = await rgbaOf(svg, hasSvgText);
+  if (rgba.length !== panel.width * panel.height * 4)
+    throw new TemplateError('The renderer made an image of another size than the template says.');
+  const pixels = toPalette(rgba, panel.palette);
+  return { png: encodePng(pixels, panel), hash: hashOf(pixels, panel), panel };
+}
+
+/** In a thread of the pool: the event loop goes on. */
+async function rgbaOf(svg: string, hasSvgText: boolean): Promise<Buffer> {
+  try {
+    const image = await renderAsync(svg, {
+      background: '#fff',
+      font: {
+        loadSystemFonts: false,
+        fontFiles: hasSvgText ? Object.values(fontFiles) : [],
+        // Whatever a template asks for, there is this one: text in a font that is not there would not be drawn at all.
+        defaultFontFamily: fontFamily,
+        serifFamily: fontFamily,
+        sansSerifFamily: fontFamily,
+        cursiveFamily: fontFamily,
+        fantasyFamily: fontFamily,
+        monospaceFamily: fontFamily,
+      },
+      logLevel: 'off',
+    });
+    return image.pixels;
+  } catch (error) {
+    throw new TemplateError(`The renderer refused the template: ${messageOf(error)}.`, { cause: error });
+  }
+}

@@ -1,0 +1,104 @@
+import type { Queryable } from '../../engine/database/database.ts';
+import { TallymanError } from '../../engine/errors.ts';
+import { type Page, pageOf } from '../../engine/jobs/jobs.ts';
+import { requireText } from '../../engine/jobs/kind.ts';
+import type { Change } from './changes/change.ts';
+import { enqueueTasks, labelsShowing, lockLabels } from './changes/tasks.ts';
+import { images } from './images.ts';
+
+/** A design by name, in the version that is in force. */
+export interface LabelTemplate {
+  readonly id: string;
+  readonly tenantId: string;
+  readonly name: string;
+  readonly version: number;
+  readonly changedAt: Date;
+  /** Pages that show it. */
+  readonly pages: number;
+}
+
+const columns = `t.id, t.tenant_id as "tenantId", t.name, t.version, v.created_at as "changedAt",
+  (select count(*)::int from labels.pages g where g.template_id = t.id) as pages`;
+const from = 'labels.templates t join labels.template_versions v on v.id = t.version_id';
+
+/** Makes a template, or its next version; all labels that show it get new images. The same text again changes nothing. */
+export async function putTemplate(change: Change, name: string, svg: string): Promise<LabelTemplate> {
+  const { tx, tenantId } = change;
+  requireText(name, 'the name of a template', 64);
+  requireText(svg, 'a template', 1024 * 1024);
+  images.template(svg);
+  await tx.query('insert into labels.templates (tenant_id, name) values ($1, $2) on conflict do nothing', [
+    tenantId,
+    name,
+  ]);
+  // Held until the commit: two versions never get one number, and who assigns the template (FOR SHARE) waits.
+  const { rows } = await tx.query<{ id: string; svg: string | null }>(
+    `select t.id, v.svg from labels.templates t left join labels.template_versions v on v.id = t.version_id
+      where t.tenant_id = $1 and t.name = $2 for no key update of t`,
+    [tenantId, name],
+  );
+  const [template] = rows;
+  if (!template) throw new TallymanError('BAD_STATE', `template "${name}" was removed meanwhile; try again`);
+  if (template.svg !== svg) {
+    await tx.query(
+      `with made as (
+         insert into labels.template_versions (template_id, tenant_id, version, svg)
+         select t.id, t.tenant_id, t.version + 1, $2 from labels.templates t where t.id = $1
+         returning id, version)
+       update labels.templates t set version_id = m.id, version = m.version from made m where t.id = $1`,
+      [template.id, svg],
+    );
+    const ids = await labelsShowing(change, { templates: [template.id] });
+    await lockLabels(change, ids);
+    await enqueueTasks(change, ids, ({ templateId }) => templateId === template.id);
+  }
+  return (await requireTemplate(tx, tenantId, name)).template;
+}
+
+/** With its text. */
+export async function requireTemplate(
+  on: Queryable,
+  tenantId: string,
+  name: string,
+): Promise<{ readonly template: LabelTemplate; readonly svg: string }> {
+  const { rows } = await on.query<LabelTemplate & { svg: string }>(
+    `select ${columns}, v.svg from ${from} where t.tenant_id = $1 and t.name = $2`,
+    [tenantId, name],
+  );
+  const [row] = rows;
+  if (!row) throw new TallymanError('NOT_FOUND', `there is no label template "${name}"`);
+  const { svg, ...template } = row;
+  return { template, svg };
+}
+
+/** Newest first. */
+export async function listTemplates(
+  on: Queryable,
+  tenantId: string,
+  page: { readonly limit?: number; readonly cursor?: string } = {},
+): Promise<Page<LabelTemplate>> {
+  const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
+  const { rows } = await on.query<LabelTemplate>(
+    `select ${columns} from ${from}
+      where t.tenant_id = $1 and ($2::bigint is null or t.id < $2) order by t.id desc limit $3`,
+    [tenantId, page.cursor ?? null, limit + 1],
+  );
+  return pageOf(rows, limit);
+}
+
+/** With all its versions. One that labels show is refused; tasks that name one of its versions end as failed. */
+export async function removeTemplate({ tx, tenantId }: Change, name: string): Promise<void> {
+  const { rows } = await tx.query<{ id: string }>(
+    'select id from labels.templates where tenant_id = $1 and name = $2 for update',
+    [tenantId, name],
+  );
+  const [template] = rows;
+  if (!template) throw new TallymanError('NOT_FOUND', `there is no label template "${name}"`);
+  const used = await tx.query('select 1 from labels.pages where template_id = $1 limit 1', [template.id]);
+  if (used.rows.length > 0)
+    throw new TallymanError(
+      'BAD_STATE',
+      `there are labels that show the template "${name}"; assign them another`,
+    );
+  await tx.query('delete from labels.templates where id = $1', [template.id]);
+}

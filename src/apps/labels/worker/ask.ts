@@ -1,0 +1,156 @@
+import type { Database } from '../../../engine/database/database.ts';
+import { messageOf } from '../../../engine/errors.ts';
+import { resyncLabels } from '../labels.ts';
+import { type Gateways, gatewayColumns, type StoreGateway } from './gateways.ts';
+import { type AskedPage, askAgainMs, judge } from './judge.ts';
+import type { LabelObserver } from './observer.ts';
+
+export interface AskOptions {
+  readonly database: Database;
+  readonly gateways: Gateways;
+  readonly observer: LabelObserver;
+}
+
+interface DuePage extends AskedPage, StoreGateway {
+  readonly labelId: string;
+  readonly mac: string;
+  readonly acceptedJob: string;
+}
+
+interface Verdict {
+  readonly label_id: string;
+  readonly page: number;
+  readonly accepted_job: string;
+  readonly state: string;
+  readonly error: string | null;
+  readonly wait_ms: number;
+}
+
+/** Pages in one round: about so many rows are held at once. */
+const bite = 1000;
+
+/**
+ * Asks the gateways about the pages they have accepted and that are due to be asked about, and writes down what they say:
+ * shown, still on its way, or given up, which makes a new task (LBL-7). Answers how many pages were asked about.
+ */
+export async function askGateways(options: AskOptions, signal: AbortSignal): Promise<number> {
+  let asked = 0;
+  for (;;) {
+    const due = await takeDue(options.database);
+    asked += due.length;
+    await Promise.all([...byStore(due).values()].map((pages) => askStore(options, pages, signal)));
+    if (due.length < bite || signal.aborted) return asked;
+  }
+}
+
+/**
+ * The pages that are due, for this process to ask about: to others they are due again in a minute, so that whoever dies in
+ * between leaves them to be asked about, and nobody asks twice. Relies on pages_to_ask.
+ */
+async function takeDue(database: Database): Promise<DuePage[]> {
+  const { rows } = await database.query<DuePage>(
+    `with due as (
+       select g.label_id, g.page from labels.pages g where g.ask_at <= now()
+        order by g.ask_at limit ${bite} for no key update skip locked
+     ), taken as (
+       update labels.pages g set ask_at = now() + interval '1 minute' from due d
+        where g.label_id = d.label_id and g.page = d.page
+       returning g.label_id, g.page, g.accepted_job, g.accepted_hash, g.asked)
+     select t.label_id as "labelId", t.page, t.accepted_job as "acceptedJob", t.accepted_hash as "acceptedHash", t.asked,
+            l.mac, ${gatewayColumns}
+       from taken t join labels.labels l on l.id = t.label_id join labels.stores s on s.id = l.store_id`,
+  );
+  return rows;
+}
+
+/** A gateway that is away is asked again later; the labels of other stores do not wait for it. */
+async function askStore(
+  { database, gateways, observer }: AskOptions,
+  pages: readonly DuePage[],
+  signal: AbortSignal,
+): Promise<void> {
+  const [store] = pages as [DuePage, ...DuePage[]];
+  let verdicts: Verdict[];
+  try {
+    const macs = [...new Set(pages.map(({ mac }) => mac))];
+    const reports = await gateways.of(store).report(macs, signal);
+    const byMac = new Map(reports.map((report) => [report.mac, report]));
+    verdicts = pages.map((page) => {
+      const { state, error = null } = judge(page, byMac.get(page.mac));
+      return { ...keyOf(page), state, error, wait_ms: askAgainMs(page.asked) };
+    });
+  } catch (error) {
+    if (signal.aborted) throw error;
+    database.logger.warn(
+      { store: store.code, tenant: store.tenantId, error: messageOf(error) },
+      'a label gateway could not be asked what its labels show; it is asked again',
+    );
+    verdicts = pages.map((page) => ({
+      ...keyOf(page),
+      state: 'processing',
+      error: null,
+      wait_ms: askAgainMs(page.asked),
+    }));
+  }
+  const settled = await saveVerdicts(database, verdicts);
+  for (const { state, lag } of settled) if (state === 'shown') observer.shown(lag);
+  const again = settled.filter((page) => page.pushAgain).map(({ labelId }) => labelId);
+  // In a transaction of its own: labels are locked before pages, and those were held just now. Whoever dies in between
+  // leaves pages with the state `timeout`, which the drift check looks for.
+  if (again.length > 0)
+    await database.transaction((tx) => {
+      const timedOut = new Set(again);
+      return resyncLabels({ tx, tenantId: store.tenantId }, [...timedOut]);
+    });
+}
+
+/**
+ * Only where nothing has been accepted since the gateway was asked. Pages that somebody holds are about to change: they
+ * are passed over, not waited for.
+ */
+async function saveVerdicts(
+  database: Database,
+  verdicts: readonly Verdict[],
+): Promise<{ labelId: string; state: string; lag: number; pushAgain: boolean }[]> {
+  const { rows } = await database.query<{ labelId: string; state: string; lag: number; pushAgain: boolean }>(
+    `with told as (
+       select u.* from json_to_recordset($1)
+         as u (label_id bigint, page smallint, accepted_job bigint, state text, error text, wait_ms double precision)
+     ), held as (
+       select g.label_id, g.page from labels.pages g join told u on u.label_id = g.label_id and u.page = g.page
+        where g.accepted_job = u.accepted_job and g.ask_at is not null
+        for no key update of g skip locked)
+     update labels.pages g
+        set state = case when g.wanted_job > g.accepted_job then g.state else u.state end,
+            error = u.error,
+            shown_hash = case when u.state = 'shown' then g.accepted_hash else g.shown_hash end,
+            shown_at = case when u.state = 'shown' then clock_timestamp() else g.shown_at end,
+            ask_at = case when u.state = 'processing' then clock_timestamp() + u.wait_ms * interval '1 millisecond' end,
+            asked = least(g.asked + 1, 1000),
+            drifts = case u.state when 'shown' then 0 when 'timeout' then least(g.drifts + 1, 1000) else g.drifts end,
+            drift_after = case when u.state = 'timeout' then now() + labels.drift_pause(g.drifts)
+                               when u.state = 'shown' then null else g.drift_after end
+       from held h join told u on u.label_id = h.label_id and u.page = h.page
+      where g.label_id = h.label_id and g.page = h.page
+     returning g.label_id as "labelId", u.state, extract(epoch from clock_timestamp() - g.wanted_at)::float8 as lag,
+               u.state = 'timeout' and g.drifts = 1 as "pushAgain"`,
+    [JSON.stringify(verdicts)],
+  );
+  return rows;
+}
+
+const keyOf = ({ labelId, page, acceptedJob }: DuePage) => ({
+  label_id: labelId,
+  page,
+  accepted_job: acceptedJob,
+});
+
+function byStore(pages: readonly DuePage[]): Map<string, DuePage[]> {
+  const stores = new Map<string, DuePage[]>();
+  for (const page of pages) {
+    const known = stores.get(page.storeId);
+    if (known) known.push(page);
+    else stores.set(page.storeId, [page]);
+  }
+  return stores;
+}

@@ -1,0 +1,129 @@
+import type { Database } from '../../../engine/database/database.ts';
+import { messageOf } from '../../../engine/errors.ts';
+import type { LabelReport } from '../gateways/index.ts';
+import { resyncLabels } from '../labels.ts';
+import type { AskOptions } from './ask.ts';
+import { gatewayColumns, type StoreGateway } from './gateways.ts';
+import { type ComparedPage, hasDrifted } from './judge.ts';
+
+interface LabelPage extends ComparedPage {
+  readonly labelId: string;
+  readonly mac: string;
+  readonly isLeftAlone: boolean;
+}
+
+/** Labels asked about at once: a gateway that knows only lists reads its list once for all of them. */
+const asked = 20_000;
+/** Labels whose pages are compared, and held if need be, at once. */
+const bite = 500;
+
+/**
+ * Compares what labels should show with what their gateways say, and makes tasks for what differs (LBL-8). Also finds what
+ * the engine gave up: a page whose task was buried, cancelled or refused, and one whose time was out. Answers how many
+ * pages had drifted.
+ */
+export async function checkDrift(options: AskOptions, signal: AbortSignal): Promise<number> {
+  const { rows: stores } = await options.database.query<StoreGateway>(
+    `select ${gatewayColumns} from labels.stores s order by s.id`,
+  );
+  let found = 0;
+  for (const store of stores) {
+    try {
+      found += await checkStore(options, store, signal);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      options.database.logger.warn(
+        { store: store.code, tenant: store.tenantId, error: messageOf(error) },
+        'the labels of a store could not be compared with its gateway; the next check tries again',
+      );
+    }
+  }
+  return found;
+}
+
+async function checkStore(options: AskOptions, store: StoreGateway, signal: AbortSignal): Promise<number> {
+  const { database, gateways, observer } = options;
+  let found = 0;
+  for (let after = ''; ; ) {
+    const macs = await macsOf(database, store.storeId, after);
+    if (macs.length === 0) return found;
+    after = macs.at(-1) ?? '';
+    const reports = await gateways.of(store).report(macs, signal);
+    await saveSightings(database, store, reports);
+    const byMac = new Map(reports.map((report) => [report.mac, report]));
+    for (let first = 0; first < macs.length; first += bite) {
+      // Read after the gateway was asked: what was pushed in between waits to be shown, and is left alone.
+      const pages = await pagesOf(database, store.storeId, macs.slice(first, first + bite));
+      const drifted = pages.filter((page) => !page.isLeftAlone && hasDrifted(page, byMac.get(page.mac)));
+      if (drifted.length > 0) await pushAgain(database, store, drifted);
+      for (const _ of drifted) observer.drifted();
+      found += drifted.length;
+    }
+    if (macs.length < asked) return found;
+  }
+}
+
+/** Relies on labels_of_store. */
+async function macsOf(database: Database, storeId: string, after: string): Promise<string[]> {
+  const { rows } = await database.query<{ mac: string }>(
+    `select l.mac from labels.labels l
+      where l.store_id = $1 and l.mac > $2 and exists (select 1 from labels.pages g where g.label_id = l.id)
+      order by l.mac limit ${asked}`,
+    [storeId, after],
+  );
+  return rows.map(({ mac }) => mac);
+}
+
+async function pagesOf(database: Database, storeId: string, macs: readonly string[]): Promise<LabelPage[]> {
+  const { rows } = await database.query<LabelPage>(
+    `select g.label_id as "labelId", l.mac, g.page, g.state, g.wanted_job as "wantedJob",
+            g.accepted_job as "acceptedJob", g.accepted_hash as "acceptedHash",
+            exists (select 1 from tallyman.jobs j where j.id = g.wanted_job) as "isPending",
+            coalesce(g.drift_after > now(), false) as "isLeftAlone"
+       from labels.labels l join labels.pages g on g.label_id = l.id
+      where l.store_id = $1 and l.mac = any ($2)`,
+    [storeId, macs],
+  );
+  return rows;
+}
+
+async function pushAgain(
+  database: Database,
+  { tenantId }: StoreGateway,
+  pages: readonly LabelPage[],
+): Promise<void> {
+  const ids = [...new Set(pages.map(({ labelId }) => labelId))];
+  const drifted = new Set(pages.map(({ labelId, page }) => `${labelId} ${page}`));
+  await database.transaction(async (tx) => {
+    await resyncLabels({ tx, tenantId }, ids, ({ labelId, page }) => drifted.has(`${labelId} ${page}`));
+    await tx.query(
+      `update labels.pages g
+          set drifts = least(g.drifts + 1, 1000), drift_after = now() + labels.drift_pause(g.drifts + 1)
+         from unnest($1::bigint[], $2::smallint[]) as u (label_id, page)
+        where g.label_id = u.label_id and g.page = u.page`,
+      [pages.map(({ labelId }) => labelId), pages.map(({ page }) => page)],
+    );
+  });
+}
+
+/** Battery and last sign of life, where they are new. Labels that are being changed are passed over. */
+async function saveSightings(
+  database: Database,
+  { storeId }: StoreGateway,
+  reports: readonly LabelReport[],
+): Promise<void> {
+  const told = reports.filter(({ battery, seenAt }) => battery !== undefined || seenAt !== undefined);
+  if (told.length === 0) return;
+  await database.query(
+    `with told as (
+       select * from json_to_recordset($2) as u (mac text, battery text, "seenAt" timestamptz)
+     ), held as (
+       select l.id, u.battery, u."seenAt" from labels.labels l join told u on u.mac = l.mac
+        where l.store_id = $1
+          and (l.battery is distinct from coalesce(u.battery, l.battery) or l.seen_at is distinct from coalesce(u."seenAt", l.seen_at))
+        order by l.mac for no key update of l skip locked)
+     update labels.labels l set battery = coalesce(h.battery, l.battery), seen_at = coalesce(h."seenAt", l.seen_at)
+       from held h where l.id = h.id`,
+    [storeId, JSON.stringify(told.map(({ mac, battery, seenAt }) => ({ mac, battery, seenAt })))],
+  );
+}

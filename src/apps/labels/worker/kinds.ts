@@ -1,0 +1,85 @@
+import { z } from 'zod';
+import type { Database } from '../../../engine/database/database.ts';
+import { type AnyKind, type Backoff, defineKind } from '../../../engine/jobs/kind.ts';
+import type { NewSchedule } from '../../../engine/schedules/schedules.ts';
+import type { LabelTask } from '../changes/tasks.ts';
+import { laneOf } from '../mac.ts';
+import { checkDrift } from './drift.ts';
+import type { Gateways } from './gateways.ts';
+import { type LabelObserver, nobody } from './observer.ts';
+import { Pusher } from './push.ts';
+
+export interface LabelKindsOptions {
+  readonly database: Database;
+  readonly gateways: Gateways;
+  /** Default: nobody counts. */
+  readonly observer?: LabelObserver;
+  /** How long after a push its gateway is first asked whether the label shows it. Default 2000. */
+  readonly askAfterMs?: number;
+  /** How long a task waits after failed attempt `n`. Default the engine's: 2, 4, 8, … seconds. */
+  readonly backoff?: Backoff;
+}
+
+/** Changes wait here for their labels. */
+export const pushQueue = 'labels';
+/** Apart from the changes: however many of those wait, drift is looked for. */
+const checkQueue = 'label-checks';
+const driftKind = 'labels.drift';
+
+/** Eight attempts: four minutes and a bit, until a task is buried and its label goes on with the next. */
+const maxAttempts = 8;
+
+const task = z.object({
+  label: z.string(),
+  mac: z.string(),
+  panel: z.object({ width: z.number(), height: z.number(), palette: z.enum(['bw', 'bwr', 'bwy']) }),
+  pages: z.array(
+    z.object({
+      page: z.number(),
+      template: z.string().nullable(),
+      values: z.record(z.string(), z.string()),
+    }),
+  ),
+});
+
+/**
+ * The kinds with which a worker keeps labels in step. A task that is given up is passed over (lane policy `skip`): a later
+ * image must not wait for ever behind one that nobody can show, and what is missing is found by the drift check.
+ *
+ * @example
+ * const gateways = new Gateways(box);
+ * const worker = tallyman.worker({ kinds: labelKinds({ database: tallyman.database, gateways }), concurrency: 20 });
+ */
+export function labelKinds(options: LabelKindsOptions): readonly AnyKind[] {
+  const { database, gateways, observer = nobody, askAfterMs = 2000, backoff } = options;
+  const pusher = new Pusher({ database, gateways, observer, askAfterMs });
+  return [
+    defineKind<LabelTask>({
+      name: 'labels.push',
+      schema: task,
+      queue: pushQueue,
+      retry: { maxAttempts, ...(backoff && { backoff }) },
+      lane: { key: ({ mac }) => laneOf(mac), policy: 'skip' },
+      handler: (payload, context) => pusher.run(payload, context),
+    }),
+    defineKind({
+      name: driftKind,
+      queue: checkQueue,
+      priority: 1,
+      handler: (_, { signal }) => checkDrift({ database, gateways, observer }, signal),
+    }),
+  ];
+}
+
+/**
+ * The drift check, as a schedule of the engine: whichever process is left runs it, and one that dies in the middle leaves
+ * it to another. Rounds that pile up while no worker is there become one.
+ */
+export const driftSchedule = (cron: string): NewSchedule => ({
+  name: driftKind,
+  cron,
+  kind: driftKind,
+  payload: {},
+  lane: driftKind,
+  latestOnly: true,
+});

@@ -1,0 +1,101 @@
+import type { Queryable } from '../../../engine/database/database.ts';
+import { gatewayColumns, type StoreGateway } from './gateways.ts';
+
+/** How far a page has come. */
+export interface PageProgress {
+  readonly page: number;
+  readonly acceptedJob: string | null;
+  readonly acceptedHash: string | null;
+  readonly resyncJob: string | null;
+}
+
+export interface PushTarget {
+  readonly store: StoreGateway;
+  readonly pages: ReadonlyMap<number, PageProgress>;
+}
+
+/** The label of a task, with its gateway; undefined when it was removed. */
+export async function loadTarget(on: Queryable, labelId: string): Promise<PushTarget | undefined> {
+  const { rows } = await on.query<StoreGateway & PageProgress>(
+    `select ${gatewayColumns}, g.page, g.accepted_job as "acceptedJob", g.accepted_hash as "acceptedHash",
+            g.resync_job as "resyncJob"
+       from labels.labels l join labels.stores s on s.id = l.store_id join labels.pages g on g.label_id = l.id
+      where l.id = $1`,
+    [labelId],
+  );
+  const [store] = rows;
+  return store && { store, pages: new Map(rows.map((row) => [row.page, row])) };
+}
+
+export interface Accepted {
+  readonly page: number;
+  readonly hash: string;
+  /** False: the gateway had it already. */
+  readonly pushed: boolean;
+}
+
+/** The gateway has these images. What was shown already, and is accepted again, is shown still. */
+export async function saveAccepted(
+  tx: Queryable,
+  task: { readonly label: string; readonly job: string },
+  accepted: readonly Accepted[],
+  askAfterMs: number,
+): Promise<void> {
+  // Several are taken in order, as everybody takes them.
+  if (accepted.length > 1)
+    await tx.query(
+      'select 1 from labels.pages where label_id = $1 and page = any ($2) order by page for no key update',
+      [task.label, accepted.map(({ page }) => page)],
+    );
+  await tx.query(
+    `update labels.pages g
+        set accepted_job = $2, accepted_hash = u.hash, accepted_at = clock_timestamp(), error = null,
+            state = case when g.wanted_job > $2 then g.state
+                         when u.pushed or g.shown_hash is distinct from u.hash then 'processing' else 'shown' end,
+            ask_at = case when u.pushed or g.shown_hash is distinct from u.hash
+                          then clock_timestamp() + $6 * interval '1 millisecond' end,
+            asked = 0
+       from unnest($3::smallint[], $4::text[], $5::boolean[]) as u (page, hash, pushed)
+      where g.label_id = $1 and g.page = u.page`,
+    [
+      task.label,
+      task.job,
+      accepted.map(({ page }) => page),
+      accepted.map(({ hash }) => hash),
+      accepted.map(({ pushed }) => pushed),
+      askAfterMs,
+    ],
+  );
+}
+
+/**
+ * An attempt failed, and the image may be at the gateway all the same: whatever was accepted before is no longer known to
+ * be there. Forgetting a hash costs a push at the most, so this needs no fence.
+ */
+export async function forgetAccepted(on: Queryable, label: string, page: number): Promise<void> {
+  await on.query(
+    'update labels.pages set accepted_hash = null where label_id = $1 and page = $2 and accepted_hash is not null',
+    [label, page],
+  );
+}
+
+/**
+ * The task is given up. Only while the task is still there: a worker whose lease is past must not overwrite what another
+ * has done since. The task is held first, so that it cannot end meanwhile; pages that somebody else holds just now are
+ * his to judge.
+ */
+export async function saveFailed(
+  tx: Queryable,
+  task: { readonly label: string; readonly job: string; readonly pages: readonly number[] },
+  error: string,
+): Promise<void> {
+  const { rows } = await tx.query('select 1 from tallyman.jobs where id = $1 for key share', [task.job]);
+  if (rows.length === 0) return;
+  await tx.query(
+    `update labels.pages g set state = 'failed', error = $4, ask_at = null
+      where (g.label_id, g.page) in (
+        select p.label_id, p.page from labels.pages p
+         where p.label_id = $1 and p.page = any ($2) and p.wanted_job <= $3 for no key update skip locked)`,
+    [task.label, task.pages, task.job, error.slice(0, 2000)],
+  );
+}

@@ -1,0 +1,173 @@
+import type { Database } from '../../../engine/database/database.ts';
+import { LeaseLostError, messageOf, PermanentError, RetryLater } from '../../../engine/errors.ts';
+import type { JobContext } from '../../../engine/jobs/context.ts';
+import { type LabelTask, type PageSnapshot, readDesigns } from '../changes/tasks.ts';
+import { images } from '../images.ts';
+import { resyncLabels } from '../labels.ts';
+import { type LabelImage, TemplateError } from '../render/index.ts';
+import type { Gateways, StoreGateway } from './gateways.ts';
+import type { LabelObserver } from './observer.ts';
+import {
+  type Accepted,
+  forgetAccepted,
+  loadTarget,
+  type PageProgress,
+  type PushTarget,
+  saveAccepted,
+  saveFailed,
+} from './page-store.ts';
+import { StoreGate } from './store-gate.ts';
+
+export interface PusherOptions {
+  readonly database: Database;
+  readonly gateways: Gateways;
+  readonly observer: LabelObserver;
+  /** When to ask for the first time whether a label shows what was pushed. */
+  readonly askAfterMs: number;
+}
+
+const mostDesigns = 500;
+
+/**
+ * Brings one task to its label: render, push what the gateway does not have, and write that down in the commit that
+ * completes the task.
+ *
+ * The gateway is outside of that commit. A worker that dies between the two pushes the same image again. A worker that was
+ * paused for longer than its lease, while another went on, may bring an old image to the gateway after a new one: its
+ * result is refused by the fence, and it asks for the label to be pushed once more, since only it knows.
+ */
+export class Pusher {
+  readonly #options: PusherOptions;
+  readonly #gate = new StoreGate();
+  /** Template versions never change. */
+  readonly #designs = new Map<string, string>();
+
+  constructor(options: PusherOptions) {
+    this.#options = options;
+  }
+
+  async run(task: LabelTask, context: JobContext): Promise<void> {
+    const { database, askAfterMs, observer } = this.#options;
+    const target = await loadTarget(database, task.label);
+    if (!target) return;
+    const accepted: Accepted[] = [];
+    try {
+      for (const page of task.pages) {
+        const before = target.pages.get(page.page);
+        // A dead letter that goes round again keeps its id: what came after it is there already, and stays.
+        if (!before || isAtLeast(before.acceptedJob, context.id)) continue;
+        accepted.push(await this.#page({ task, page, before, target }, context));
+      }
+      if (accepted.length === 0) return;
+      await context.commit((tx) =>
+        saveAccepted(tx, { label: task.label, job: context.id }, accepted, askAfterMs),
+      );
+    } catch (error) {
+      if (isLeaseLost(error, context)) await this.#pushAgain(task, context);
+      // Other pages of the task are at the gateway, and nothing says so.
+      else
+        for (const { page, pushed } of accepted) if (pushed) await forgetAccepted(database, task.label, page);
+      throw error;
+    }
+    for (const { pushed } of accepted) if (!pushed) observer.unchanged();
+  }
+
+  async #page(
+    work: {
+      readonly task: LabelTask;
+      readonly page: PageSnapshot;
+      readonly before: PageProgress;
+      readonly target: PushTarget;
+    },
+    context: JobContext,
+  ): Promise<Accepted> {
+    const { task, page, before, target } = work;
+    const image = await this.#render(task, page).catch((error) => this.#giveUp(task, context, error));
+    const { hash } = image;
+    const mustPush = before.resyncJob !== null && !isAtLeast(before.acceptedJob, before.resyncJob);
+    if (hash === before.acceptedHash && !mustPush) return { page: page.page, hash, pushed: false };
+    await this.#passGate(target.store, context);
+    try {
+      const gateway = this.#options.gateways.of(target.store);
+      await gateway.push({ mac: task.mac, page: page.page, image }, context.signal);
+      this.#gate.answered(target.store.storeId);
+    } catch (error) {
+      this.#tellGate(target.store.storeId, error, context);
+      await forgetAccepted(this.#options.database, task.label, page.page);
+      return this.#giveUp(task, context, error);
+    }
+    this.#options.observer.pushed('accepted');
+    return { page: page.page, hash, pushed: true };
+  }
+
+  /** Later, without having tried, where the gateway of the store is away: costs no attempt. */
+  async #passGate({ storeId, code }: StoreGateway, context: JobContext): Promise<void> {
+    const waitMs = this.#gate.waitMs(storeId, performance.now());
+    if (waitMs === 0) return;
+    await this.#options.database.query('select labels.give_back_attempt($1)', [context.id]);
+    throw new RetryLater(waitMs, `put off: the gateway of store "${code}" is away`);
+  }
+
+  #tellGate(storeId: string, error: unknown, context: JobContext): void {
+    if (isLeaseLost(error, context)) this.#gate.brokenOff(storeId);
+    else if (error instanceof PermanentError) this.#gate.answered(storeId);
+    else this.#gate.failed(storeId, performance.now());
+  }
+
+  async #render(task: LabelTask, { template, values }: PageSnapshot): Promise<LabelImage> {
+    const svg = template === null ? null : await this.#design(template);
+    try {
+      return await images.render({ svg, values, panel: task.panel });
+    } catch (error) {
+      if (!(error instanceof TemplateError)) throw error;
+      throw new PermanentError(error.code, error.message, { cause: error });
+    }
+  }
+
+  async #design(version: string): Promise<string> {
+    const known = this.#designs.get(version);
+    if (known !== undefined) return known;
+    const svg = (await readDesigns({ tx: this.#options.database }, [version])).get(version);
+    if (svg === undefined)
+      throw new PermanentError('LABEL_TEMPLATE', 'the template of this task has been removed');
+    if (this.#designs.size >= mostDesigns) this.#designs.clear();
+    this.#designs.set(version, svg);
+    return svg;
+  }
+
+  /** Writes down what the engine is about to decide: no more attempts. */
+  async #giveUp(task: LabelTask, context: JobContext, error: unknown): Promise<never> {
+    if (isLeaseLost(error, context)) throw error;
+    const isLast = error instanceof PermanentError || context.attempt >= context.maxAttempts;
+    this.#options.observer.pushed(isLast ? 'failed' : 'retried');
+    if (isLast)
+      await this.#options.database.transaction((tx) =>
+        saveFailed(
+          tx,
+          { label: task.label, job: context.id, pages: task.pages.map(({ page }) => page) },
+          messageOf(error),
+        ),
+      );
+    throw error;
+  }
+
+  /** What this worker pushed, or was pushing, may come to the gateway after what another pushed since. */
+  async #pushAgain(task: LabelTask, context: JobContext): Promise<void> {
+    const { database } = this.#options;
+    const { tenantId, correlationId } = context;
+    try {
+      await database.transaction((tx) => resyncLabels({ tx, tenantId, correlationId }, [task.label]));
+    } catch (error) {
+      database.logger.warn(
+        { mac: task.mac, error: messageOf(error) },
+        'a push that came too late may have put an old image on a label; the drift check will find it',
+      );
+    }
+  }
+}
+
+const isAtLeast = (job: string | null, other: string): boolean =>
+  job !== null && BigInt(job) >= BigInt(other);
+
+const isLeaseLost = (error: unknown, { signal }: JobContext): boolean =>
+  error instanceof LeaseLostError || signal.reason instanceof LeaseLostError;
