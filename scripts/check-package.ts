@@ -2,7 +2,7 @@
  * Packs the package, installs it in an empty folder as a user would, and uses it there: the library through its
  * exports, the CLI through its bin.
  */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -37,6 +37,12 @@ try {
     throw new Error('the library does not work as installed');
   const help = run(join(folder, 'node_modules/.bin/tallyman'), ['--help'], folder);
   if (!help.includes('dead-letters')) throw new Error('the CLI does not work as installed');
+  const preview = spawnSync(join(folder, 'node_modules/.bin/tallyman'), ['labels', 'preview', '--sheet'], {
+    cwd: folder,
+    encoding: 'utf8',
+  });
+  if (preview.status === 0 || !preview.stderr.includes('npm install --include=optional'))
+    throw new Error(`without resvg the CLI does not say what to install: ${preview.stderr}`);
   console.log(`package: ${packed.files.length} files, library and CLI work as installed`);
 } finally {
   rmSync(folder, { recursive: true, force: true });

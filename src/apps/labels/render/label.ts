@@ -1,4 +1,3 @@
-import { renderAsync } from '@resvg/resvg-js';
 import { messageOf } from '../../../engine/errors.ts';
 import { TemplateError } from './errors.ts';
 import { fontFamily, fontFiles } from './font.ts';
@@ -6,6 +5,7 @@ import type { LabelImage } from './image.ts';
 import type { Panel } from './panel.ts';
 import { hashOf, toPalette } from './pixels.ts';
 import { encodePng } from './png.ts';
+import { rasterizer } from './rasterizer.ts';
 import { fillTemplate, type Template } from './template.ts';
 
 /**
@@ -33,10 +33,10 @@ async function render(svg: string, hasSvgText: boolean, panel: Panel): Promise<L
   return { png: encodePng(pixels, panel), hash: hashOf(pixels, panel), panel };
 }
 
-/** In a thread of the pool: the event loop goes on. */
 async function rgbaOf(svg: string, hasSvgText: boolean): Promise<Buffer> {
+  const rasterize = await rasterizer();
   try {
-    const image = await renderAsync(svg, {
+    const image = await rasterize(svg, {
       background: '#fff',
       font: {
         loadSystemFonts: false,
@@ -49,7 +49,6 @@ async function rgbaOf(svg: string, hasSvgText: boolean): Promise<Buffer> {
         fantasyFamily: fontFamily,
         monospaceFamily: fontFamily,
       },
-      logLevel: 'off',
     });
     return image.pixels;
   } catch (error) {

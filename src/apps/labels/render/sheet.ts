@@ -1,8 +1,8 @@
-import { renderAsync } from '@resvg/resvg-js';
 import { builtInTemplate } from './built-in.ts';
 import { renderLabel } from './label.ts';
 import { type Palette, type Panel, palettes, standardSizes } from './panel.ts';
 import { withResolution } from './png.ts';
+import { rasterizer } from './rasterizer.ts';
 import { samplePromotion, sampleValues } from './sample.ts';
 import { readTemplate } from './template.ts';
 import { pathOf } from './text.ts';
@@ -39,13 +39,10 @@ interface Placed {
  */
 export async function previewSheets(options: SheetOptions = {}): Promise<readonly Buffer[]> {
   const labels = await drawLabels(options);
+  const rasterize = await rasterizer();
   const sheets: Buffer[] = [];
   for (const svg of layOut(labels)) {
-    const image = await renderAsync(svg, {
-      background: '#fff',
-      font: { loadSystemFonts: false },
-      logLevel: 'off',
-    });
+    const image = await rasterize(svg, { background: '#fff', font: { loadSystemFonts: false } });
     sheets.push(withResolution(image.asPng(), sheet.dpi));
   }
   return sheets;

@@ -1,6 +1,6 @@
-import { Resvg } from '@resvg/resvg-js';
 import type { Palette } from '../../render/panel.ts';
 import { hashOf, toPalette } from '../../render/pixels.ts';
+import { rasterizer } from '../../render/rasterizer.ts';
 import type { ReadPush } from './aims.ts';
 import { json, Refused, type Reply, text } from './exchange.ts';
 import { type SimulatedLabel, type SimulatedLabels, statusOf } from './labels.ts';
@@ -32,7 +32,7 @@ export async function readUpload(
     page: 1,
     content,
     type: 'image/jpeg',
-    hash: hashOfJpeg(content, labels.get(mac)?.settings.palette ?? 'bwr'),
+    hash: await hashOfJpeg(content, labels.get(mac)?.settings.palette ?? 'bwr'),
   };
 }
 
@@ -70,12 +70,13 @@ const shortMac = (mac: string): string | undefined =>
   /^(?:0000)?([0-9A-F]{12})$/i.exec(mac)?.[1]?.toUpperCase();
 
 /** As the access point does: decoded, and each pixel to the nearest colour that the tag has. */
-function hashOfJpeg(jpeg: Buffer, palette: Palette): string | null {
+async function hashOfJpeg(jpeg: Buffer, palette: Palette): Promise<string | null> {
+  const rasterize = await rasterizer();
   try {
     const { width, height } = jpegSize(jpeg);
     const href = `data:image/jpeg;base64,${jpeg.toString('base64')}`;
     const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}"><image width="${width}" height="${height}" href="${href}" image-rendering="optimizeSpeed"/></svg>`;
-    const image = new Resvg(svg, { font: { loadSystemFonts: false } }).render();
+    const image = await rasterize(svg, { font: { loadSystemFonts: false } });
     return hashOf(toPalette(image.pixels, palette), { width, height, palette });
   } catch {
     return null;

@@ -1,0 +1,31 @@
+import type { ResvgRenderOptions } from '@resvg/resvg-js';
+import { messageOf, TallymanError } from '../../../engine/errors.ts';
+
+/** An SVG as pixels, drawn in a thread of the pool: the event loop goes on. Throws where resvg refuses the SVG. */
+export type Rasterize = (
+  svg: string,
+  options: Pick<ResvgRenderOptions, 'background' | 'font'>,
+) => Promise<{ readonly pixels: Buffer; asPng(): Buffer }>;
+
+let loading: Promise<Rasterize> | undefined;
+
+/** Loaded when the first image is drawn: who draws none needs no program made for this machine. */
+export function rasterizer(): Promise<Rasterize> {
+  loading ??= load().catch((error: unknown) => {
+    loading = undefined;
+    throw error;
+  });
+  return loading;
+}
+
+async function load(): Promise<Rasterize> {
+  const { renderAsync } = await import('@resvg/resvg-js').catch((error: unknown) => {
+    throw new TallymanError(
+      'MISSING_PACKAGE',
+      'Label images are drawn by resvg, whose program for this machine is not installed: dependencies were installed ' +
+        `with --omit=optional, or for another machine. Install them (npm install --include=optional). It said: ${messageOf(error)}`,
+      { cause: error, details: { package: '@resvg/resvg-js' } },
+    );
+  });
+  return (svg, options) => renderAsync(svg, { ...options, logLevel: 'off' });
+}
