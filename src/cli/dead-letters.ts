@@ -1,13 +1,13 @@
 import type { Command } from 'commander';
 import type { DeadLetter, DeadLetterFilter, DeadLetters } from '../engine/deadletters/dead-letters.ts';
 import { TallymanError } from '../engine/errors.ts';
+import { given } from '../given.ts';
 import { forEachId } from './each.ts';
 import { exitCodes, usage } from './exit.ts';
 import { errorSection, more, payloadSection } from './jobs.ts';
 import {
   collect,
   examples,
-  given,
   group,
   type JsonOption,
   type PageOptions,

@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
 import { TallymanError } from '../engine/errors.ts';
 import { type Job, type JobError, type JobStatus, jobStatuses } from '../engine/jobs/jobs.ts';
+import { given } from '../given.ts';
 import { forEachId } from './each.ts';
 import {
   collect,
   examples,
-  given,
   group,
   type JsonOption,
   oneOf,

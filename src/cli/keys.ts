@@ -1,9 +1,10 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import { given } from '../given.ts';
 import { loadSecretBox } from '../runtime/secrets.ts';
 import { type ApiKey, ApiKeys } from '../server/access/keys.ts';
 import { type Role, roles } from '../server/access/roles.ts';
 import { serverComponent } from '../server/component.ts';
-import { examples, given, group, type JsonOption, oneOf, withJson } from './options.ts';
+import { examples, group, type JsonOption, oneOf, withJson } from './options.ts';
 import { complain, print, show } from './output/print.ts';
 import { table } from './output/table.ts';
 import { paintState, terminalWidth } from './output/terminal.ts';

@@ -17,12 +17,12 @@ import {
   resync,
 } from '../apps/labels/index.ts';
 import { messageOf, TallymanError } from '../engine/errors.ts';
+import { given } from '../given.ts';
 import { exitCodes, usage } from './exit.ts';
 import { more } from './jobs.ts';
 import {
   collect,
   examples,
-  given,
   group,
   type JsonOption,
   oneOf,

@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
 import { TallymanError } from '../engine/errors.ts';
 import type { Lane, LaneState } from '../engine/lanes/lanes.ts';
+import { given } from '../given.ts';
 import { errorSection, jobsTable, more } from './jobs.ts';
 import {
   collect,
   examples,
-  given,
   group,
   type JsonOption,
   oneOf,

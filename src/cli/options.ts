@@ -69,10 +69,3 @@ export async function collect<T>(
     cursor = page.nextCursor;
   }
 }
-
-/** Takes out what was not given: absent, not undefined, is how the library spells "any". */
-export function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as {
-    [K in keyof T]?: Exclude<T[K], undefined>;
-  };
-}

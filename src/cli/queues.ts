@@ -1,7 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { Queue } from '../engine/jobs/queues.ts';
+import { given } from '../given.ts';
 import { usage } from './exit.ts';
-import { examples, given, group, type JsonOption, withJson } from './options.ts';
+import { examples, group, type JsonOption, withJson } from './options.ts';
 import { print, show } from './output/print.ts';
 import { table } from './output/table.ts';
 import { paintState, terminalWidth } from './output/terminal.ts';

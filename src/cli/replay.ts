@@ -1,9 +1,10 @@
 import type { Command } from 'commander';
 import { iotComponent } from '../apps/iot/component.ts';
 import { rfidComponent } from '../apps/rfid/component.ts';
+import { given } from '../given.ts';
 import { replayOf } from '../plant/replay.ts';
 import { onStopSignal } from '../runtime/signals.ts';
-import { examples, given, type JsonOption, withJson } from './options.ts';
+import { examples, type JsonOption, withJson } from './options.ts';
 import { show } from './output/print.ts';
 import { Progress } from './output/terminal.ts';
 import { count } from './output/text.ts';

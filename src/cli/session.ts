@@ -4,6 +4,7 @@ import type { Component } from '../engine/database/migrate.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
 import { createLogger } from '../runtime/logger.ts';
 import { openRuntime } from '../runtime/open.ts';
+import { components } from '../server/components.ts';
 
 /** A command's Tallyman for as long as the command takes. */
 export interface Session {
@@ -27,6 +28,7 @@ export async function withTallyman<T>(
     logger: commandLogger(),
     applicationName: 'tallyman cli',
     brokers: false,
+    components,
     needs,
   });
   try {

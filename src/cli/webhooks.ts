@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { TallymanError } from '../engine/errors.ts';
+import { given } from '../given.ts';
 import { loadSecretBox } from '../runtime/secrets.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import { webhooksComponent } from '../webhooks/component.ts';
@@ -12,7 +13,6 @@ import { more } from './jobs.ts';
 import {
   collect,
   examples,
-  given,
   group,
   type JsonOption,
   oneOf,

@@ -7,6 +7,7 @@ import type { AnyKind } from '../engine/jobs/kind.ts';
 import { createLogger } from '../runtime/logger.ts';
 import { openRuntime, workerOptions } from '../runtime/open.ts';
 import { onStopSignal } from '../runtime/signals.ts';
+import { components } from '../server/components.ts';
 import { usage } from './exit.ts';
 import { examples, wholeNumber } from './options.ts';
 
@@ -45,6 +46,7 @@ async function runWorker(module: string, options: WorkerCommandOptions): Promise
   const logger = createLogger({ level: config['log.level'] });
   const runtime = await openRuntime(config, {
     logger,
+    components,
     applicationName: 'tallyman worker',
     embedded: 'either',
     ...(options.migrate && { migrate: true }),

@@ -9,12 +9,12 @@ import type { Logger } from '../engine/logger.ts';
 import { type MqttOptions, mqttSettings } from '../ingest/mqtt/index.ts';
 import { Metrics } from '../observability/metrics.ts';
 import { registerDoors, startIntake } from '../plant/index.ts';
-import { components } from '../runtime/components.ts';
 import { reachDatabase } from '../runtime/database.ts';
 import { createLogger } from '../runtime/logger.ts';
 import { openRuntime, type Runtime } from '../runtime/open.ts';
 import { loadSecretBox } from '../runtime/secrets.ts';
 import { onStopSignal } from '../runtime/signals.ts';
+import { components } from '../server/components.ts';
 import { type RunningServer, startServer } from '../server/server.ts';
 import { driveReaders } from '../simulate/drive.ts';
 import { Publisher } from '../simulate/publisher.ts';
@@ -68,7 +68,7 @@ export async function runDemo(options: DemoOptions): Promise<{ summary: string; 
     const runtime = opened(
       await openRuntime(
         { ...config, 'database.url': reached.url },
-        { logger, migrate: true, needs: components, applicationName: 'tallyman demo' },
+        { logger, migrate: true, components, needs: components, applicationName: 'tallyman demo' },
       ),
       (it) => it.close(),
     );

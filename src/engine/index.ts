@@ -20,7 +20,8 @@ export {
   type Priority,
 } from './jobs/kind.ts';
 export type { Queue, QueueLimits } from './jobs/queues.ts';
-export { Worker, type WorkerOptions } from './jobs/worker.ts';
+export { Worker } from './jobs/worker.ts';
+export type { WorkerOptions } from './jobs/worker-options.ts';
 export type { Lane, LaneFilter, LaneState } from './lanes/lanes.ts';
 export type { Exclusive, Section } from './locks/exclusive.ts';
 export type { LaneGrant, LaneLock } from './locks/lane-lock.ts';

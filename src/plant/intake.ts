@@ -13,7 +13,8 @@ import {
   TagReadProcessor,
 } from '../apps/rfid/index.ts';
 import { messageOf } from '../engine/errors.ts';
-import type { Worker, WorkerOptions } from '../engine/jobs/worker.ts';
+import type { Worker } from '../engine/jobs/worker.ts';
+import type { WorkerOptions } from '../engine/jobs/worker-options.ts';
 import { type Logger, silentLogger } from '../engine/logger.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
 import {

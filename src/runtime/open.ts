@@ -1,19 +1,20 @@
 import type { Config } from '../config/keys.ts';
 import type { Component } from '../engine/database/migrate.ts';
-import type { WorkerOptions } from '../engine/jobs/worker.ts';
+import type { WorkerOptions } from '../engine/jobs/worker-options.ts';
 import type { LaneLock } from '../engine/locks/lane-lock.ts';
 import type { Logger } from '../engine/logger.ts';
 import { Tallyman } from '../engine/tallyman.ts';
 import type { Wakeup } from '../engine/wakeups/wakeup.ts';
-import { components } from './components.ts';
 import { type ReachedDatabase, reachDatabase } from './database.ts';
 import type { EmbeddedWish } from './embedded.ts';
 
 export interface RuntimeOptions {
   readonly logger: Logger;
-  /** Bring the database up to date first. The embedded one, which nobody else looks after, always is. */
+  /** Bring the database up to date first. The embedded one always is. */
   readonly migrate?: boolean;
-  /** Parts beside the engine whose tables must be there. Default: none. */
+  /** Every part beside the engine: the embedded database, which nobody else looks after, has the tables of all. */
+  readonly components: readonly Component[];
+  /** Those whose tables must be there in any database. Default: none. */
   readonly needs?: readonly Component[];
   /** Shown in pg_stat_activity. */
   readonly applicationName?: string;
@@ -49,7 +50,7 @@ export async function openRuntime(config: Config, options: RuntimeOptions): Prom
       databaseUrl: reached.url,
       poolSize: config['database.poolSize'],
       migrate: options.migrate ?? reached.embedded !== undefined,
-      components: reached.embedded ? components : (options.needs ?? []),
+      components: reached.embedded ? options.components : (options.needs ?? []),
       logger,
       ...(options.applicationName && { applicationName: options.applicationName }),
       jobs: { maxPayloadBytes: config['jobs.maxPayloadBytes'], maxAttempts: config['jobs.maxAttempts'] },

@@ -1,8 +1,8 @@
 import { engineComponent, requireMigrated } from '../engine/database/migrate.ts';
 import { messageOf } from '../engine/errors.ts';
 import { within } from '../engine/wakeups/reconnect.ts';
-import { components } from '../runtime/components.ts';
 import type { Runtime } from '../runtime/open.ts';
+import { components } from './components.ts';
 
 export interface Readiness {
   readonly status: 'ready' | 'degraded' | 'unready';

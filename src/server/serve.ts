@@ -1,12 +1,11 @@
 import { driftSchedule, exposeLabels, Gateways, labelKinds, StatusLoop } from '../apps/labels/index.ts';
 import type { Config } from '../config/keys.ts';
 import type { AnyKind } from '../engine/jobs/kind.ts';
-import type { WorkerOptions } from '../engine/jobs/worker.ts';
+import type { WorkerOptions } from '../engine/jobs/worker-options.ts';
 import type { Logger } from '../engine/logger.ts';
 import { Metrics } from '../observability/metrics.ts';
 import { type RunningIntake, startIntake } from '../plant/intake.ts';
 import { PlantMetrics } from '../plant/metrics.ts';
-import { components } from '../runtime/components.ts';
 import { mqttSettingsOf } from '../runtime/mqtt.ts';
 import { openRuntime, type Runtime, workerOptions } from '../runtime/open.ts';
 import { loadSecretBox } from '../runtime/secrets.ts';
@@ -15,6 +14,7 @@ import type { SecretBox } from '../secrets/box.ts';
 import { addressPolicy, deliveriesPerEndpoint } from '../webhooks/configured.ts';
 import { webhookKinds } from '../webhooks/delivery/kinds.ts';
 import { purgeSchedule } from '../webhooks/delivery/purge.ts';
+import { components } from './components.ts';
 import type { PartName } from './parts.ts';
 import { startServer } from './server.ts';
 
@@ -44,6 +44,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     logger,
     applicationName: 'tallyman serve',
     embedded: 'either',
+    components,
     needs: components,
     ...(options.migrate && { migrate: true }),
   });

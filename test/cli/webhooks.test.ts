@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { engineComponent, migrate } from '../../src/engine/database/migrate.ts';
-import { components } from '../../src/runtime/components.ts';
 import { SecretBox } from '../../src/secrets/box.ts';
+import { components } from '../../src/server/components.ts';
 import { webhookKinds } from '../../src/webhooks/delivery/kinds.ts';
 import { Webhooks } from '../../src/webhooks/webhooks.ts';
 import { until } from '../support/engine.ts';

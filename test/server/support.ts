@@ -8,12 +8,12 @@ import type { AnyKind } from '../../src/engine/jobs/kind.ts';
 import { silentLogger } from '../../src/engine/logger.ts';
 import type { Tallyman } from '../../src/engine/tallyman.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
-import { components } from '../../src/runtime/components.ts';
 import { openRuntime } from '../../src/runtime/open.ts';
 import { SecretBox } from '../../src/secrets/box.ts';
 import { ApiKeys } from '../../src/server/access/keys.ts';
 import type { Role } from '../../src/server/access/roles.ts';
 import { Tenants } from '../../src/server/access/tenants.ts';
+import { components } from '../../src/server/components.ts';
 import { type RunningServer, startServer } from '../../src/server/server.ts';
 import { emptyDatabase } from '../support/postgres.ts';
 
@@ -60,7 +60,12 @@ export async function server(
     'webhooks.requireHttps': false,
     ...options.config,
   };
-  const runtime = await openRuntime(config, { logger: silentLogger, migrate: true, needs: components });
+  const runtime = await openRuntime(config, {
+    logger: silentLogger,
+    migrate: true,
+    components,
+    needs: components,
+  });
   const { tallyman } = runtime;
   const box = new SecretBox(master);
   const running = await startServer({

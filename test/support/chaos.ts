@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFailed, onTestFinished } from 'vitest';
-import type { WorkerOptions } from '../../src/engine/jobs/worker.ts';
+import type { WorkerOptions } from '../../src/engine/jobs/worker-options.ts';
 import { Tallyman, type TallymanOptions } from '../../src/engine/tallyman.ts';
 import { type ChaosKinds, chaosKinds, witnessTables } from '../chaos/kinds.ts';
 import { emptyDatabase } from './postgres.ts';

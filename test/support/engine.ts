@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
 import { type ClaimAnswer, ClaimedJob, type ClaimRequest, claim } from '../../src/engine/jobs/claim.ts';
-import type { Worker, WorkerOptions } from '../../src/engine/jobs/worker.ts';
+import type { Worker } from '../../src/engine/jobs/worker.ts';
+import type { WorkerOptions } from '../../src/engine/jobs/worker-options.ts';
 import { Tallyman, type TallymanOptions } from '../../src/engine/tallyman.ts';
 import { emptyDatabase } from './postgres.ts';
 

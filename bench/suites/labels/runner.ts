@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { measureInChild } from '../../lib/child.ts';
 import { median, readable, table } from '../../lib/figures.ts';
 import { describePostgres, type PostgresServer, startPostgres, usingDatabase } from '../../lib/postgres.ts';
+import { repeat } from '../../lib/repeat.ts';
 import type { Row, SuiteOptions, SuiteResult } from '../../lib/suite.ts';
 import type { Measured, Task } from './measurer.ts';
 import { startSimulator } from './simulator.ts';
@@ -21,7 +22,11 @@ export async function run(options: SuiteOptions): Promise<SuiteResult> {
     for (const fact of facts) options.progress(fact);
     const rows: Row[] = [];
     const failures: string[] = [];
-    for (const { name } of workloads) await measure(name, server, options, rows, failures);
+    for (const { name } of workloads) {
+      const measured = await measure(name, server, options);
+      rows.push(...measured.rows);
+      failures.push(...measured.failures);
+    }
     return {
       rows,
       tables: [...workloads.map(({ name }) => tableOf(name, rows)), facts.join('\n')],
@@ -32,47 +37,20 @@ export async function run(options: SuiteOptions): Promise<SuiteResult> {
   }
 }
 
-async function measure(
-  workload: Workload,
-  server: PostgresServer,
-  options: SuiteOptions,
-  rows: Row[],
-  failures: string[],
-): Promise<void> {
+function measure(workload: Workload, server: PostgresServer, options: SuiteOptions) {
   const labels = labelsOf(workload, options.quick);
-  const cells = SYSTEMS.filter(({ name }) => options.systems?.includes(name) ?? true).map(({ name }) => ({
-    name,
-    runs: [] as Measured[],
-  }));
-  for (let repetition = 1; repetition <= options.repetitions; repetition += 1)
-    for (const { name, runs } of cells) {
-      const label = `${workload.padEnd(12)}${name.padEnd(10)}${repetition}/${options.repetitions}`;
-      try {
-        const measured = await measureOnce(name, labels, server);
-        runs.push(measured);
-        options.progress(
-          `${label}  ${readable(measured.value).padStart(9)} changes/s  (${readable(measured.node)} µs Node a change)`,
-        );
-      } catch (error) {
-        failures.push(`${workload}, ${name}, repetition ${repetition}: ${(error as Error).message}`);
-        options.progress(`${label}  FAILED: ${(error as Error).message}`);
-      }
-    }
-  for (const { name, runs } of cells) {
-    if (runs.length < options.repetitions) continue;
-    const values = runs.map(({ value }) => value);
-    rows.push({
+  const systems = SYSTEMS.map(({ name }) => name).filter((name) => options.systems?.includes(name) ?? true);
+  return repeat<Measured>(
+    {
       workload,
-      system: name,
-      value: median(values),
+      systems,
       unit: 'changes/s',
-      min: Math.min(...values),
-      max: Math.max(...values),
-      runs: values,
-      labels,
-      node: median(runs.map(({ node }) => node)),
-    });
-  }
+      once: (system) => measureOnce(system as SystemName, labels, server),
+      aside: ({ node }) => `${readable(node)} µs Node a change`,
+      extra: (_, runs) => ({ labels, node: median(runs.map(({ node }) => node)) }),
+    },
+    options,
+  );
 }
 
 async function measureOnce(system: SystemName, labels: number, server: PostgresServer): Promise<Measured> {

@@ -3,10 +3,11 @@ import { measureInChild } from '../../lib/child.ts';
 import { median, readable, table } from '../../lib/figures.ts';
 import { mosquittoVersion } from '../../lib/mosquitto.ts';
 import { describePostgres, type PostgresServer, startPostgres, usingDatabase } from '../../lib/postgres.ts';
+import { repeat } from '../../lib/repeat.ts';
 import type { Row, SuiteOptions, SuiteResult } from '../../lib/suite.ts';
 import type { Measured, Task } from './measurer.ts';
 import { SYSTEMS, type SystemName } from './systems/names.ts';
-import { sizeOf, WORKLOADS, type Workload } from './workloads.ts';
+import { type Size, sizeOf, WORKLOADS, type Workload } from './workloads.ts';
 
 const RUN_TIMEOUT = 400_000;
 
@@ -21,7 +22,11 @@ export async function run(options: SuiteOptions): Promise<SuiteResult> {
     for (const fact of facts) options.progress(fact);
     const rows: Row[] = [];
     const failures: string[] = [];
-    for (const { name } of workloads) await measure(name, server, options, rows, failures);
+    for (const { name } of workloads) {
+      const measured = await measure(name, server, options);
+      rows.push(...measured.rows);
+      failures.push(...measured.failures);
+    }
     return {
       rows,
       tables: [...workloads.map(({ name }) => tableOf(name, rows)), facts.join('\n')],
@@ -44,52 +49,33 @@ const contenders = (workload: Workload, options: SuiteOptions) =>
     ({ name }) => (options.systems?.includes(name) ?? true) && (ownMatters[workload]?.includes(name) ?? true),
   );
 
-async function measure(
-  workload: Workload,
-  server: PostgresServer,
-  options: SuiteOptions,
-  rows: Row[],
-  failures: string[],
-): Promise<void> {
-  const cells = contenders(workload, options).map((system) => ({ ...system, runs: [] as Measured[] }));
-  for (let repetition = 1; repetition <= options.repetitions; repetition += 1) {
-    for (const { name, slow, runs } of cells) {
-      const label = `${workload.padEnd(18)}${name.padEnd(17)}${repetition}/${options.repetitions}`;
-      const size = sizeOf(workload, slow, options.quick);
-      try {
-        const measured = await usingDatabase(server, (url) =>
+function measure(workload: Workload, server: PostgresServer, options: SuiteOptions) {
+  const sizes = new Map<string, Size>(
+    contenders(workload, options).map(({ name, slow }) => [name, sizeOf(workload, slow, options.quick)]),
+  );
+  const sizeFor = (system: string) => sizes.get(system) as Size;
+  return repeat<Measured>(
+    {
+      workload,
+      systems: [...sizes.keys()],
+      unit: 'reads/s',
+      once: (system) =>
+        usingDatabase(server, (url) =>
           measureInChild<Task, Measured>(
             join(import.meta.dirname, 'measurer.ts'),
-            { system: name, size, url },
+            { system: system as SystemName, size: sizeFor(system), url },
             RUN_TIMEOUT,
           ),
-        );
-        runs.push(measured);
-        options.progress(
-          `${label}  ${readable(measured.value).padStart(9)} reads/s  (${readable(measured.node)} µs Node a read)`,
-        );
-      } catch (error) {
-        failures.push(`${workload}, ${name}, repetition ${repetition}: ${(error as Error).message}`);
-        options.progress(`${label}  FAILED: ${(error as Error).message}`);
-      }
-    }
-  }
-  for (const { name, slow, runs } of cells) {
-    if (runs.length < options.repetitions) continue;
-    const values = runs.map(({ value }) => value);
-    rows.push({
-      workload,
-      system: name,
-      value: median(values),
-      unit: 'reads/s',
-      min: Math.min(...values),
-      max: Math.max(...values),
-      runs: values,
-      reads: sizeOf(workload, slow, options.quick).reads,
-      growth: median(runs.map(({ growth }) => growth)),
-      node: median(runs.map(({ node }) => node)),
-    });
-  }
+        ),
+      aside: ({ node }) => `${readable(node)} µs Node a read`,
+      extra: (system, runs) => ({
+        reads: sizeFor(system).reads,
+        growth: median(runs.map(({ growth }) => growth)),
+        node: median(runs.map(({ node }) => node)),
+      }),
+    },
+    options,
+  );
 }
 
 function tableOf(workload: Workload, rows: readonly Row[]): string {

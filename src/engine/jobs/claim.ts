@@ -1,5 +1,4 @@
 import type { Database, RawRow } from '../database/database.ts';
-import type { Entry } from './settle.ts';
 import type { AttemptSpan } from './trace.ts';
 
 /** One row of `tallyman.claims` that this worker holds, and how much of it is not yet dealt with. */
@@ -110,6 +109,11 @@ export class ClaimedJob {
     return this.#rest.trace;
   }
 
+  /** Its handler was called, and has neither returned nor been given up. */
+  get isRunning(): boolean {
+    return this.startedAt > 0 && !this.ended;
+  }
+
   abort(reason: Error): void {
     this.controller ??= new AbortController();
     this.controller.abort(reason);
@@ -132,7 +136,7 @@ export class LaneRun {
   /** A settle with completions of this lane is under way; another must wait, or they could commit out of order. */
   settling = false;
   /** What came meanwhile, and was found waiting. */
-  readonly behind: Entry[] = [];
+  readonly behind: Unconfirmed[] = [];
   /** Completions handed to the settler and not yet confirmed. */
   unconfirmed = 0;
   /** Called when `unconfirmed` reaches zero. */
@@ -152,6 +156,11 @@ export class LaneRun {
 }
 
 export type ClaimedItem = ClaimedJob | LaneRun;
+
+type Completion = { readonly job: ClaimedJob; readonly status: string; readonly letGo?: undefined };
+export type LetGo = { readonly letGo: LaneRun; readonly retryMs: number; readonly job?: undefined };
+/** What is to be written of a job that has ended, or of a lane. */
+export type Unconfirmed = Completion | LetGo;
 
 export interface ClaimRequest {
   readonly worker: string;

@@ -4,14 +4,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { context } from '@opentelemetry/api';
 import type pg from 'pg';
 import { Batcher } from '../batching/batcher.ts';
-import { type Database, isConnectionError } from '../database/database.ts';
+import type { Database } from '../database/database.ts';
 import { LeaseLostError, messageOf, PermanentError, TallymanError } from '../errors.ts';
-import { type Claim, type ClaimAnswer, type ClaimedItem, ClaimedJob, type LaneRun } from './claim.ts';
+import { type ClaimAnswer, type ClaimedItem, ClaimedJob, type LaneRun } from './claim.ts';
+import { commitEffects } from './commit.ts';
 import { type ContextHost, RunningContext } from './context.ts';
 import type { EnqueueOptions, Enqueuer } from './enqueue.ts';
 import { toEvent, type WorkerEvents } from './events.ts';
 import { type Failure, type FailureOutcome, reportFailures, toFailure } from './failures.ts';
 import type { AnyKind, Kind, Priority } from './kind.ts';
+import { Leases } from './leases.ts';
 import type { Prefetch } from './prefetch.ts';
 import { Settler } from './settle.ts';
 import { type Checked, check } from './standard-schema.ts';
@@ -47,16 +49,14 @@ export interface RunnerOptions {
  */
 export class Runner implements ContextHost {
   readonly events = new EventEmitter<WorkerEvents>();
+  readonly leases = new Leases(this.events);
   readonly settler: Settler;
   readonly streams = new Map<number, { queue: string; priority: Priority }>();
   readonly #options: RunnerOptions;
   readonly #failures: Batcher<Failure, FailureOutcome>;
-  readonly #claims = new Map<string, Claim>();
   readonly #running = new Set<ClaimedJob>();
   readonly #heldOf = new Map<string, number>();
   readonly #unknown: ClaimedItem[] = [];
-  #unknownBefore: ReadonlySet<string> = new Set();
-  #strays: string[] = [];
   #ready: ClaimedItem[] = [];
   #readyHead = 0;
   #slots = 0;
@@ -73,7 +73,7 @@ export class Runner implements ContextHost {
     this.#options = options;
     this.events.on('error', () => {});
     this.settler = new Settler(options.database, options.worker, options.keepMs, {
-      onLost: (claims) => this.lose(claims, 'its lease was taken over'),
+      onLost: (claims) => this.leases.lose(claims, 'its lease was taken over'),
       onSettled: (jobs) => this.#settled(jobs),
       onError: (error) => this.events.emit('error', error as Error),
     });
@@ -103,7 +103,7 @@ export class Runner implements ContextHost {
   }
 
   take(answer: Pick<ClaimAnswer, 'claims' | 'items'>): void {
-    for (const claim of answer.claims) this.#claims.set(claim.token, claim);
+    this.leases.add(answer.claims);
     for (const item of answer.items) {
       this.#count(item, 1);
       this.#jobs += jobsIn(item);
@@ -306,12 +306,8 @@ export class Runner implements ContextHost {
       for (const job of jobs)
         if (job.superseded === (event === 'superseded')) this.events.emit(event, toEvent(job));
     }
-    this.#forgetDone();
+    this.leases.forgetDone();
     this.#options.onRoom();
-  }
-
-  #forgetDone(): void {
-    for (const [token, claim] of this.#claims) if (claim.left === 0 || claim.lost) this.#claims.delete(token);
   }
 
   async #failFree(failure: Failure): Promise<void> {
@@ -351,53 +347,10 @@ export class Runner implements ContextHost {
     // Where the handler was told of the loss, so were the observers.
     else if (!(failure.job.controller?.signal.reason instanceof LeaseLostError))
       this.events.emit('discarded', { ...event, reason: 'lease lost' });
-    if (outcome === 'LOST') this.lose([failure.job.claim], 'its lease was taken over');
+    if (outcome === 'LOST') this.leases.lose([failure.job.claim], 'its lease was taken over');
   }
 
-  // ── leases ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-  /** Ends every claim that a heartbeat, begun after it was taken, no longer found. */
-  renewed(tokens: ReadonlySet<string>, startedAt: number): void {
-    this.lose(
-      [...this.#claims.values()].filter((c) => c.left > 0 && c.takenAt < startedAt && !tokens.has(c.token)),
-      'its lease ran out',
-    );
-    const unknown = [...tokens].filter((token) => !this.#claims.has(token));
-    this.#strays = unknown.filter((token) => this.#unknownBefore.has(token));
-    this.#unknownBefore = new Set(unknown);
-  }
-
-  /**
-   * Tokens that two heartbeats in a row renewed and nobody here knows. (After one it may be a claim that has just been
-   * made, or one that is done and about to be dropped.)
-   */
-  takeStrays(): string[] {
-    return this.#strays.splice(0).filter((token) => !this.#claims.has(token));
-  }
-
-  lose(claims: readonly Claim[], why: string): void {
-    for (const claim of claims) {
-      if (claim.lost) continue;
-      claim.lost = true;
-      for (const job of claim.jobs) {
-        if (job.startedAt > 0 && this.#running.has(job)) {
-          const error = new LeaseLostError(`job ${job.id}: ${why}`);
-          job.abort(error);
-          job.span?.failed(error);
-          this.events.emit('discarded', { ...toEvent(job), reason: why });
-        }
-      }
-    }
-  }
-
-  cancel(jobId: string): void {
-    for (const claim of this.#claims.values())
-      for (const job of claim.jobs)
-        if (job.id === jobId) {
-          if (this.#running.has(job)) job.abort(new TallymanError('CANCELLED', `job ${jobId} was cancelled`));
-          else job.ended = true;
-        }
-  }
+  // ── what is taken from it ──────────────────────────────────────────────────────────────────────────────────
 
   #endOverdue(): void {
     const now = performance.now();
@@ -461,43 +414,9 @@ export class Runner implements ContextHost {
     return this.streams.get(job.claim.stream) ?? { queue: '', priority: 2 as Priority };
   }
 
-  async commit<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
-    if (job.ended || job.claim.lost) throw new LeaseLostError(`job ${job.id} is no longer this worker's`);
-    if (job.committed) throw new TallymanError('ALREADY_COMMITTED', `job ${job.id} has already committed`);
-    // In a lane the effect of this job must not become durable before the end of the one before it.
-    if (job.lane) await this.settler.laneConfirmed(job.lane);
-    let result: { value: T } | undefined;
-    try {
-      await this.#options.database.transaction(async (tx) => {
-        result = { value: await work(tx) };
-        if (!(await this.settler.completeWithin(tx, job)))
-          throw new LeaseLostError(
-            `job ${job.id}: its lease was taken over, or it was cancelled; nothing was written`,
-          );
-      });
-    } catch (error) {
-      if (!result || !isConnectionError(error) || !(await this.#wasCommitted(job))) throw error;
-    }
-    job.committed = true;
-    return (result as { value: T }).value;
-  }
-
-  /** The connection went while the commit was under way: look whether it happened. */
-  async #wasCommitted(job: ClaimedJob): Promise<boolean> {
-    for (let attempt = 0; attempt < 10; attempt += 1) {
-      try {
-        const { rows } = await this.#options.database.query<{ done: boolean }>(
-          `select not exists (select 1 from tallyman.jobs j where j.id = $1 and j.pos = $2)
-              and exists (select 1 from tallyman.claims c where c.token = $3 and c.worker = $4)
-              and not exists (select 1 from tallyman.history h where h.id = $1 and h.status = 'CANCELLED') as done`,
-          [job.id, job.pos, job.claim.token, this.#options.worker],
-        );
-        return rows[0]?.done === true;
-      } catch {
-        await sleep(Math.min(2000, 50 * 2 ** attempt));
-      }
-    }
-    return false;
+  commit<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
+    const { database, worker } = this.#options;
+    return commitEffects(job, work, { database, worker, settler: this.settler });
   }
 
   async enqueue<P>(

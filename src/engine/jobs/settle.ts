@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import type { Database, RawRow } from '../database/database.ts';
 import { messageOf } from '../errors.ts';
-import type { Claim, ClaimedJob, LaneRun } from './claim.ts';
+import type { Claim, ClaimedJob, LaneRun, LetGo, Unconfirmed } from './claim.ts';
 
 const settleStatement = {
   name: 'tm_settle',
@@ -34,7 +34,7 @@ export class Settler {
   readonly #worker: string;
   readonly #keepMs: number;
   readonly #events: SettlerEvents;
-  #pending: Entry[] = [];
+  #pending: Unconfirmed[] = [];
   #inFlight = 0;
   #scheduled = false;
   #idle: (() => void)[] = [];
@@ -205,7 +205,7 @@ export class Settler {
       lane.unconfirmed -= 1;
       lane.claim.left -= 1;
     }
-    const behind: Entry[] = [];
+    const behind: Unconfirmed[] = [];
     for (const lane of batch.lanes) {
       lane.settling = false;
       if (lane.behind.length > 0) behind.push(...lane.behind.splice(0));
@@ -229,11 +229,6 @@ export class Settler {
   }
 }
 
-type Completion = { readonly job: ClaimedJob; readonly status: string; readonly letGo?: undefined };
-type LetGo = { readonly letGo: LaneRun; readonly retryMs: number; readonly job?: undefined };
-/** What a settle is to say of a job, or of a lane. */
-export type Entry = Completion | LetGo;
-
 class Batch {
   readonly jobs: ClaimedJob[] = [];
   readonly letGos: LetGo[] = [];
@@ -246,7 +241,7 @@ class Batch {
   /** One of the jobs has a dedupe key. */
   isKeyed = false;
 
-  add(entry: Entry): void {
+  add(entry: Unconfirmed): void {
     if (entry.letGo) {
       this.letGos.push(entry);
       if (!this.#claims.has(entry.letGo.claim)) this.#claims.set(entry.letGo.claim, 0);

@@ -9,37 +9,13 @@ import { PostgresWakeup } from '../wakeups/postgres.ts';
 import { type ClaimAnswer, type ClaimedItem, ClaimedJob, claim, LaneRun } from './claim.ts';
 import type { Enqueuer } from './enqueue.ts';
 import { Heartbeat } from './heartbeat.ts';
-import { type AnyKind, type Priority, requireWhole } from './kind.ts';
+import type { Priority } from './kind.ts';
+import { LaneLocks } from './lane-locks.ts';
 import { Patience } from './patience.ts';
 import { Prefetch } from './prefetch.ts';
 import { recover, registerKinds } from './recover.ts';
 import { Runner } from './runner.ts';
-
-export interface WorkerOptions {
-  readonly kinds: readonly AnyKind[];
-  /** Items run at once. Default 10. */
-  readonly concurrency?: number;
-  /** Queues to work on; a number bounds how many items of that queue this worker holds. Default: those of the kinds. */
-  readonly queues?: readonly string[] | Readonly<Record<string, number>>;
-  /** Default 1000. */
-  readonly pollIntervalMs?: number;
-  /** Default 60,000. */
-  readonly leaseMs?: number;
-  /** Default half the lease. */
-  readonly renewMs?: number;
-  /** Work that gave no sign for so long is taken back, however long its lease. Default 120,000. */
-  readonly stuckAfterMs?: number;
-  /** A blocked event loop is covered for by the heartbeat so long, not for ever. Default 600,000. */
-  readonly blockedLimitMs?: number;
-  /** Default 30,000. */
-  readonly recoverIntervalMs?: number;
-  /** Most jobs held at once, running ones included. Default 2000. */
-  readonly maxPrefetch?: number;
-  /** Jobs of a lane run before it is let go. Default 20. */
-  readonly laneBatch?: number;
-  /** How long `stop` waits for running handlers. Default 30,000. */
-  readonly stopTimeoutMs?: number;
-}
+import { type DecidedOptions, decide, type WorkerOptions } from './worker-options.ts';
 
 export interface WorkerParts {
   readonly database: Database;
@@ -71,15 +47,14 @@ const lateGapMs = 20;
 export class Worker {
   readonly id = `${hostname()}-${process.pid}-${randomBytes(6).toString('hex')}`;
   readonly #parts: WorkerParts;
-  readonly #options: Required<Omit<WorkerOptions, 'queues' | 'kinds'>>;
+  readonly #options: DecidedOptions;
+  /** In the order of the next turn: each comes first in its turn. */
   readonly #queues: string[];
-  readonly #limits: ReadonlyMap<string, number>;
-  readonly #kinds: ReadonlyMap<string, AnyKind>;
   readonly #runner: Runner;
   readonly #prefetch: Prefetch;
   readonly #patience = new Patience();
   readonly #timers = new Set<NodeJS.Timeout>();
-  readonly #lanesLocked = new Map<string, LaneRun>();
+  readonly #laneLocks: LaneLocks | undefined;
   #heartbeat: Heartbeat | undefined;
   #listener: PostgresWakeup | undefined;
   #opening: Promise<void> | undefined;
@@ -98,47 +73,27 @@ export class Worker {
 
   constructor(parts: WorkerParts, options: WorkerOptions) {
     this.#parts = parts;
-    const leaseMs = options.leaseMs ?? 60_000;
-    this.#options = {
-      concurrency: options.concurrency ?? 10,
-      pollIntervalMs: options.pollIntervalMs ?? 1000,
-      leaseMs,
-      renewMs: options.renewMs ?? leaseMs / 2,
-      stuckAfterMs: options.stuckAfterMs ?? 120_000,
-      blockedLimitMs: options.blockedLimitMs ?? 600_000,
-      recoverIntervalMs: options.recoverIntervalMs ?? 30_000,
-      maxPrefetch: options.maxPrefetch ?? 2000,
-      laneBatch: options.laneBatch ?? 20,
-      stopTimeoutMs: options.stopTimeoutMs ?? 30_000,
-    };
-    requireWhole(this.#options.concurrency, 'concurrency', 1, 10_000);
-    if (this.#options.renewMs >= leaseMs)
-      throw new TallymanError(
-        'BAD_OPTION',
-        `renewMs (${this.#options.renewMs}) must be below leaseMs (${leaseMs})`,
-      );
-    this.#kinds = indexKinds(options.kinds);
-    const { queues } = options;
-    this.#limits = new Map(queues && !Array.isArray(queues) ? Object.entries(queues) : []);
-    this.#queues = Array.isArray(queues)
-      ? [...queues]
-      : queues
-        ? Object.keys(queues)
-        : [...new Set(options.kinds.map((kind) => kind.queue))];
-    if (this.#queues.length === 0)
-      throw new TallymanError('BAD_OPTION', 'a worker needs at least one kind or queue');
-    this.#prefetch = new Prefetch(this.#options.concurrency, this.#options.maxPrefetch);
+    this.#options = decide(options);
+    this.#queues = [...this.#options.queues];
+    const { kinds, concurrency } = this.#options;
+    this.#prefetch = new Prefetch(concurrency, this.#options.maxPrefetch);
     this.#runner = new Runner({
       database: parts.database,
       enqueuer: parts.enqueuer,
       worker: this.id,
-      kinds: this.#kinds,
-      concurrency: this.#options.concurrency,
+      kinds,
+      concurrency,
       keepMs: parts.keepMs,
       prefetch: this.#prefetch,
       onRoom: () => this.#onRoom(),
-      onLaneGone: (lane) => this.#unlockLane(lane),
+      onLaneGone: (lane) => this.#laneLocks?.unlock(lane),
     });
+    if (parts.laneLock)
+      this.#laneLocks = new LaneLocks(parts.laneLock, this.#options.leaseMs, {
+        run: (lanes) => this.#runner.take({ claims: [], items: lanes }),
+        release: (lanes) => this.#release(lanes),
+        isRunning: () => this.#state === 'running',
+      });
   }
 
   /** Observers; see `WorkerEvents`. */
@@ -148,7 +103,7 @@ export class Worker {
 
   /** The names of the kinds it runs. */
   get kinds(): readonly string[] {
-    return [...this.#kinds.keys()];
+    return [...this.#options.kinds.keys()];
   }
 
   /** Items claimed and not finished. */
@@ -170,11 +125,11 @@ export class Worker {
         worker: this.id,
         leaseMs: this.#options.leaseMs,
         renewMs: this.#options.renewMs,
-        staleMs: this.#staleMs,
+        staleMs: this.#options.staleMs,
         blockedMs: this.#options.blockedLimitMs,
         warmUpMs: hasShortLease ? 0 : 1000,
       },
-      (tokens, startedAt) => this.#runner.renewed(tokens, startedAt),
+      (tokens, startedAt) => this.#runner.leases.renewed(tokens, startedAt),
       database.logger,
     );
     if (hasShortLease) await this.#heartbeat.ready;
@@ -183,12 +138,13 @@ export class Worker {
     this.#every(this.#options.recoverIntervalMs, () => {
       this.#recover().catch((error) => this.#trouble(error, 'looking for expired leases failed'));
     });
-    if (this.#parts.laneLock) this.#every(this.#options.renewMs, () => this.#renewLanes());
+    const laneLocks = this.#laneLocks;
+    if (laneLocks) this.#every(this.#options.renewMs, () => void laneLocks.renew());
     database.logger.info(
       {
         worker: this.id,
         queues: this.#queues,
-        kinds: this.#kinds.size,
+        kinds: this.#options.kinds.size,
         concurrency: this.#options.concurrency,
       },
       'worker started',
@@ -217,9 +173,9 @@ export class Worker {
   async #openUp(): Promise<void> {
     const { database, listen } = this.#parts;
     this.#poll();
-    await registerKinds(database, this.#kinds.values());
+    await registerKinds(database, this.#options.kinds.values());
     if (!listen || this.#state !== 'running') return;
-    this.#listener = new PostgresWakeup(database, (id) => this.#runner.cancel(id));
+    this.#listener = new PostgresWakeup(database, (id) => this.#runner.leases.cancel(id));
     await this.#listener.start((hint) => this.#onWakeup(hint.queue, 'postgres'));
   }
 
@@ -346,18 +302,20 @@ export class Worker {
   async #claim(alone: boolean, late: boolean, items: number): Promise<ClaimAnswer> {
     const queues = this.#queues;
     if (queues.length > 1) queues.push(queues.shift() as string);
-    const wants = queues.map((queue) => (this.#limits.get(queue) ?? 1_000_000) - this.#runner.heldOf(queue));
+    const wants = queues.map(
+      (queue) => (this.#options.limits.get(queue) ?? 1_000_000) - this.#runner.heldOf(queue),
+    );
     return claim(this.#parts.database, {
       worker: this.id,
       queues,
       wants,
       total: alone ? 1 : items,
-      kinds: [...this.#kinds.keys()],
+      kinds: [...this.#options.kinds.keys()],
       alone,
       laneJobs: this.#options.laneBatch,
       late,
       leaseMs: this.#options.leaseMs,
-      staleMs: this.#staleMs,
+      staleMs: this.#options.staleMs,
       drop: this.#runner.settler.takeDrops(),
     });
   }
@@ -368,44 +326,14 @@ export class Worker {
     this.#lateTimer = setTimeout(() => this.#onHint(null), Math.max(1, this.#lateAfter - performance.now()));
   }
 
-  get #staleMs(): number {
-    return Math.max(this.#options.stuckAfterMs, this.#options.renewMs * 3);
-  }
-
   // ── what was claimed ───────────────────────────────────────────────────────────────────────────────────────
 
   async #admit(answer: ClaimAnswer): Promise<void> {
     if (answer.claims.some((claim) => !this.#runner.streams.has(claim.stream))) await this.#loadStreams();
-    const { laneLock } = this.#parts;
-    if (!laneLock) return this.#runner.take(answer);
+    if (!this.#laneLocks) return this.#runner.take(answer);
     const free = answer.items.filter((item) => item instanceof ClaimedJob);
     this.#runner.take({ claims: answer.claims, items: free });
-    await this.#lockLanes(answer.items.filter((item) => item instanceof LaneRun));
-  }
-
-  /** A lane that somebody else still has locked waits here, inside our claim, until that lock is gone. */
-  async #lockLanes(lanes: LaneRun[]): Promise<void> {
-    const { laneLock } = this.#parts;
-    if (!laneLock || lanes.length === 0) return;
-    const { granted } = await laneLock.acquire(lanes.map(lockKey), this.#options.leaseMs);
-    const may = new Set(granted);
-    for (const lane of lanes) if (may.has(lockKey(lane))) this.#lanesLocked.set(lockKey(lane), lane);
-    this.#runner.take({ claims: [], items: lanes.filter((lane) => may.has(lockKey(lane))) });
-    const refused = lanes.filter((lane) => !may.has(lockKey(lane)) && !lane.claim.lost);
-    if (refused.length === 0) return;
-    if (this.#state !== 'running') return this.#release(refused);
-    setTimeout(() => void this.#lockLanes(refused), 100).unref();
-  }
-
-  #unlockLane(lane: LaneRun): void {
-    if (this.#lanesLocked.delete(lockKey(lane))) void this.#parts.laneLock?.release([lockKey(lane)]);
-  }
-
-  /** A lock that is gone is not worth stopping for: the claim decides who commits. Try to have it again. */
-  async #renewLanes(): Promise<void> {
-    const keys = [...this.#lanesLocked.keys()];
-    const lost = await this.#parts.laneLock?.renew(keys, this.#options.leaseMs);
-    if (lost && lost.length > 0) await this.#parts.laneLock?.acquire(lost, this.#options.leaseMs);
+    await this.#laneLocks.lock(answer.items.filter((item) => item instanceof LaneRun));
   }
 
   async #loadStreams(): Promise<void> {
@@ -465,7 +393,7 @@ export class Worker {
    * is under way: whatever the runner does not know now, it never will.
    */
   async #releaseStrays(): Promise<void> {
-    const tokens = this.#runner.takeStrays();
+    const tokens = this.#runner.leases.takeStrays();
     if (tokens.length === 0) return;
     await this.#parts.database.query(
       `select tallyman.release($1, array_agg(c.token), array_agg(p))
@@ -488,7 +416,7 @@ export class Worker {
 
   async #recover(): Promise<void> {
     const { database, keepMs } = this.#parts;
-    for (const found of await recover(database, this.#kinds.values(), keepMs)) {
+    for (const found of await recover(database, this.#options.kinds.values(), keepMs)) {
       this.#hinted = true;
       if (found.freed === 0) continue;
       this.events.emit('recovered', found);
@@ -503,15 +431,4 @@ export class Worker {
     this.events.emit('error', error as Error);
     this.#parts.database.logger.warn({ error: messageOf(error), worker: this.id }, what);
   }
-}
-
-const lockKey = (lane: LaneRun): string => `${lane.id}:${lane.key}`;
-
-function indexKinds(kinds: readonly AnyKind[]): Map<string, AnyKind> {
-  const index = new Map<string, AnyKind>();
-  for (const kind of kinds) {
-    if (index.has(kind.name)) throw new TallymanError('BAD_OPTION', `kind "${kind.name}" is given twice`);
-    index.set(kind.name, kind);
-  }
-  return index;
 }

@@ -94,8 +94,3 @@ export const pageOf = <T extends z.ZodType>(item: T) =>
   z.object({ items: z.array(item), next_cursor: z.string().nullable() });
 
 export const idParams = z.strictObject({ id });
-
-/** Without the keys whose value is undefined: `exactOptionalPropertyTypes` tells "not given" from "given as undefined". */
-export function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
-}

@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import type { DeadLetter, DeadLetterFilter } from '../../engine/deadletters/dead-letters.ts';
 import { TallymanError } from '../../engine/errors.ts';
+import { given } from '../../given.ts';
 import { operators, readers } from '../access/roles.ts';
-import { given, id, idParams, page, pageOf, route, text } from '../http/route.ts';
+import { id, idParams, page, pageOf, route, text } from '../http/route.ts';
 import { jobError } from './jobs.ts';
 
 const letterShape = z.object({

@@ -2,9 +2,10 @@ import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
 import { type Job, jobStatuses } from '../../engine/jobs/jobs.ts';
 import { check } from '../../engine/jobs/standard-schema.ts';
+import { given } from '../../given.ts';
 import { anyone, operators, producers, readers } from '../access/roles.ts';
 import type { TenantScope } from '../access/scope.ts';
-import { given, id, idParams, page, pageOf, route, text, timestamp } from '../http/route.ts';
+import { id, idParams, page, pageOf, route, text, timestamp } from '../http/route.ts';
 import type { Ground } from '../services.ts';
 
 export const jobError = z

@@ -11,8 +11,9 @@ import {
   removeTemplate,
   requireTemplate,
 } from '../../apps/labels/index.ts';
+import { given } from '../../given.ts';
 import { operators, readers } from '../access/roles.ts';
-import { given, id, page, pageOf, route, text } from '../http/route.ts';
+import { id, page, pageOf, route, text } from '../http/route.ts';
 import { changeOf, wakes } from './stores.ts';
 
 const typeShape = z.object({

@@ -12,8 +12,9 @@ import {
   resync,
   unassign,
 } from '../../apps/labels/index.ts';
+import { given } from '../../given.ts';
 import { operators, producers, readers } from '../access/roles.ts';
-import { given, id, page, pageOf, route, text } from '../http/route.ts';
+import { id, page, pageOf, route, text } from '../http/route.ts';
 import { changeOf, wakes } from './stores.ts';
 
 const labelShape = z.object({

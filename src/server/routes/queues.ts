@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
 import type { Queue } from '../../engine/jobs/queues.ts';
+import { given } from '../../given.ts';
 import { operators, readers } from '../access/roles.ts';
-import { given, route, text } from '../http/route.ts';
+import { route, text } from '../http/route.ts';
 
 const queueShape = z.object({
   name: z.string(),

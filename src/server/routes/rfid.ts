@@ -15,8 +15,9 @@ import {
   type Shipment,
   type ShipmentLine,
 } from '../../apps/rfid/shipments/shipments.ts';
+import { given } from '../../given.ts';
 import { operators, producers, readers } from '../access/roles.ts';
-import { given, id, page, pageOf, route, text, timestamp } from '../http/route.ts';
+import { id, page, pageOf, route, text, timestamp } from '../http/route.ts';
 
 const locationShape = z.object({ id, name: z.string() });
 

@@ -2,8 +2,9 @@ import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
 import type { Priority } from '../../engine/jobs/kind.ts';
 import type { Schedule } from '../../engine/schedules/schedules.ts';
+import { given } from '../../given.ts';
 import { operators, readers } from '../access/roles.ts';
-import { given, id, route, text } from '../http/route.ts';
+import { id, route, text } from '../http/route.ts';
 import type { Services } from '../services.ts';
 
 const scheduleShape = z.object({

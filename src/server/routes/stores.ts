@@ -15,8 +15,9 @@ import {
   resync,
   type Store,
 } from '../../apps/labels/index.ts';
+import { given } from '../../given.ts';
 import { admins, operators, producers, readers } from '../access/roles.ts';
-import { type Call, given, id, page, pageOf, route, text } from '../http/route.ts';
+import { type Call, id, page, pageOf, route, text } from '../http/route.ts';
 
 /** A change of labels, in the transaction of its request. */
 export const changeOf = ({

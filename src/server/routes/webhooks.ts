@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
+import { given } from '../../given.ts';
 import type { DeliveryAttempt } from '../../webhooks/deliveries.ts';
 import type { Endpoint } from '../../webhooks/endpoints.ts';
 import { operators, producers, readers } from '../access/roles.ts';
-import { given, id, idParams, page, pageOf, route, text, timestamp } from '../http/route.ts';
+import { id, idParams, page, pageOf, route, text, timestamp } from '../http/route.ts';
 
 const endpointShape = z.object({
   id,

@@ -10,7 +10,8 @@ import { Gateways } from '../../../src/apps/labels/worker/gateways.ts';
 import { type LabelKindsOptions, labelKinds } from '../../../src/apps/labels/worker/kinds.ts';
 import type { LabelObserver } from '../../../src/apps/labels/worker/observer.ts';
 import type { AnyKind } from '../../../src/engine/jobs/kind.ts';
-import type { Worker, WorkerOptions } from '../../../src/engine/jobs/worker.ts';
+import type { Worker } from '../../../src/engine/jobs/worker.ts';
+import type { WorkerOptions } from '../../../src/engine/jobs/worker-options.ts';
 import { until } from '../../support/engine.ts';
 import { mac, type Shop, type ShopOptions, shop, template, tenantId } from './support.ts';
 

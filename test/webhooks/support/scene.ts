@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { engineComponent, migrate } from '../../../src/engine/database/migrate.ts';
-import type { Worker, WorkerOptions } from '../../../src/engine/jobs/worker.ts';
+import type { Worker } from '../../../src/engine/jobs/worker.ts';
+import type { WorkerOptions } from '../../../src/engine/jobs/worker-options.ts';
 import { SecretBox } from '../../../src/secrets/box.ts';
 import { webhooksComponent } from '../../../src/webhooks/component.ts';
 import { type WebhookKindsOptions, webhookKinds } from '../../../src/webhooks/delivery/kinds.ts';

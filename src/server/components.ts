@@ -2,8 +2,8 @@ import { iotComponent } from '../apps/iot/component.ts';
 import { labelsComponent } from '../apps/labels/component.ts';
 import { rfidComponent } from '../apps/rfid/component.ts';
 import type { Component } from '../engine/database/migrate.ts';
-import { serverComponent } from '../server/component.ts';
 import { webhooksComponent } from '../webhooks/component.ts';
+import { serverComponent } from './component.ts';
 
 /** Everything beside the engine that has tables of its own. */
 export const components: readonly Component[] = [
