@@ -19,10 +19,10 @@ export class Claim {
 }
 
 /** A job as `tallyman.packed` writes it. */
-type PackedJob = readonly [pos: string, kind: string, payload: unknown, created: number, rest?: Rest];
+export type PackedJob = readonly [pos: string, kind: string, payload: unknown, created: number, rest?: Rest];
 
 /** What is not as it mostly is. */
-interface Rest {
+export interface Rest {
   readonly id?: string;
   readonly tenant?: string;
   readonly attempts?: number;
@@ -235,4 +235,12 @@ function read(rows: readonly RawRow[]): ClaimAnswer {
     }
   }
   return { items, claims, expired, aloneWaits };
+}
+
+/** What `tallyman.enqueue_claimed` has put in and claimed. */
+export function claimedAtOnce(token: string, stream: number, packed: readonly PackedJob[]): ClaimAnswer {
+  const claim = new Claim(token, stream);
+  for (const job of packed) claim.jobs.push(new ClaimedJob(job, claim, undefined));
+  claim.left = claim.jobs.length;
+  return { items: [...claim.jobs], claims: [claim], expired: false, aloneWaits: false };
 }

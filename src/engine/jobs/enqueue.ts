@@ -2,6 +2,7 @@ import { Batcher } from '../batching/batcher.ts';
 import { type Database, isConnectionError, type Queryable } from '../database/database.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
+import { type ClaimAnswer, claimedAtOnce, type PackedJob } from './claim.ts';
 import { type Kind, type Priority, requirePriority, requireText, requireWhole } from './kind.ts';
 import { check } from './standard-schema.ts';
 import { traceSend } from './trace.ts';
@@ -37,6 +38,7 @@ export interface Enqueued {
 interface NewJob {
   readonly queue: string;
   readonly priority: Priority;
+  /** Neither lane nor dedupe key. */
   readonly plain: boolean;
   readonly row: {
     s: number;
@@ -66,6 +68,23 @@ const enqueueFull = {
   text: 'select id, existing from tallyman.enqueue_full($1, $2, $3, $4)',
 };
 
+const enqueueClaimed = {
+  name: 'tm_enqueue_claimed',
+  text: 'select ids, token, stream, created from tallyman.enqueue_claimed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+};
+
+/** A worker of this process that claims in the commit of an enqueue. */
+export interface Claimant {
+  readonly worker: string;
+  readonly leaseMs: number;
+  readonly staleMs: number;
+  /** To be called in any case; undefined: nothing came of it. */
+  readonly answer: (answer: ClaimAnswer | undefined) => void;
+}
+
+/** Asks a worker of this process before these jobs of one queue are committed. Undefined: not now, or not them. */
+export type FindClaimant = (queue: string, kinds: readonly string[]) => Claimant | undefined;
+
 export interface EnqueuerOptions {
   readonly maxPayloadBytes: number;
   readonly defaultMaxAttempts: number;
@@ -78,12 +97,19 @@ export class Enqueuer {
   readonly #options: EnqueuerOptions;
   readonly #batcher: Batcher<NewJob, Enqueued>;
   readonly #streams = new Set<string>();
+  readonly #workers = new Set<FindClaimant>();
 
   constructor(database: Database, notifier: Notifier, options: EnqueuerOptions) {
     this.#database = database;
     this.#notifier = notifier;
     this.#options = options;
     this.#batcher = new Batcher({ send: (jobs) => this.#sendBatch(jobs), maxBatch: 1000, maxInFlight: 2 });
+  }
+
+  /** An idle worker need not be told of new work and then ask for it: it claims in the commit that brings it. */
+  addWorker(find: FindClaimant): () => void {
+    this.#workers.add(find);
+    return () => this.#workers.delete(find);
   }
 
   /** One job; resolves after it is durable. Concurrent callers share a commit; with `tx` it is part of the caller's. */
@@ -196,6 +222,11 @@ export class Enqueuer {
   }
 
   async #sendBatch(jobs: NewJob[]): Promise<(Enqueued | Error)[]> {
+    const claimant = this.#claimantFor(jobs);
+    return (claimant && (await this.#sendClaimed(jobs, claimant))) ?? this.#sendAlone(jobs);
+  }
+
+  async #sendAlone(jobs: NewJob[]): Promise<(Enqueued | Error)[]> {
     try {
       const answers = await this.#send(jobs, this.#database, this.#notifier.inTransaction());
       this.#notifier.committed(queuesOf(jobs));
@@ -204,18 +235,60 @@ export class Enqueuer {
       if (!isConnectionError(error)) return this.#sendApart(jobs, error);
       // The commit may have happened. Only a key makes it safe to ask again.
       if (jobs.every((job) => job.row.x !== undefined)) return this.#send(jobs, this.#database, true);
-      throw new TallymanError(
-        'OUTCOME_UNKNOWN',
-        `The connection was lost while ${jobs.length} job(s) were being committed (${messageOf(error)}): they may or may not be there. Give a dedupeKey to make repeating safe.`,
-        { cause: error },
-      );
+      throw outcomeUnknown(jobs, error);
+    }
+  }
+
+  #claimantFor(jobs: NewJob[]): Claimant | undefined {
+    const [first] = jobs;
+    if (!first || this.#workers.size === 0) return undefined;
+    const { queue, priority } = first;
+    if (!this.#streams.has(streamKey(queue, priority))) return undefined;
+    if (!jobs.every((job) => isPlainAndDue(job) && job.queue === queue && job.priority === priority))
+      return undefined;
+    const kinds = jobs.map((job) => job.row.k);
+    for (const find of this.#workers) {
+      const claimant = find(queue, kinds);
+      if (claimant) return claimant;
+    }
+    return undefined;
+  }
+
+  /** Undefined: it could not be done so, and nothing was written. */
+  async #sendClaimed(jobs: NewJob[], claimant: Claimant): Promise<Enqueued[] | undefined> {
+    const { queue = '', priority } = jobs[0] ?? {};
+    let answer: ClaimAnswer | undefined;
+    try {
+      const [row = []] = await this.#database.run(enqueueClaimed, [
+        queue,
+        priority,
+        jobs.map(({ row }) => row.k),
+        jobs.map(({ row }) => row.p),
+        jobs.map(({ row }) => row.m),
+        jobs.map(({ row }) => row.t),
+        jobs.map(({ row }) => row.c ?? null),
+        jobs.map(({ row }) => row.w ?? null),
+        claimant.worker,
+        claimant.leaseMs,
+        claimant.staleMs,
+      ]);
+      const [ids, token, stream, created] = row;
+      if (!ids || !token) return undefined;
+      const packed = idsOf(ids).map((id, i) => packedAs(id, jobs[i] as NewJob, Number(created)));
+      answer = claimedAtOnce(token, Number(stream), packed);
+      return packed.map(([id]) => ({ id, existing: false }));
+    } catch (error) {
+      if (isConnectionError(error)) throw outcomeUnknown(jobs, error);
+      return undefined;
+    } finally {
+      claimant.answer(answer);
     }
   }
 
   /** The database refused a batch, and nothing of it was written: whoever is to blame must not take others along. */
   async #sendApart(jobs: NewJob[], refusal: unknown): Promise<(Enqueued | Error)[]> {
     if (jobs.length > 1)
-      return (await Promise.all(jobs.map((job) => this.#sendBatch([job]).catch((error) => [error])))).flat();
+      return (await Promise.all(jobs.map((job) => this.#sendAlone([job]).catch((error) => [error])))).flat();
     const { code } = refusal as { code?: string };
     if (code !== '22P02' && code !== '22P05') throw refusal;
     throw new TallymanError(
@@ -231,7 +304,7 @@ export class Enqueuer {
    */
   async #ensureStreams(queues: string[], priorities: number[]): Promise<void> {
     const missing = queues
-      .map((queue, i) => `${priorities[i]} ${queue}`)
+      .map((queue, i) => streamKey(queue, priorities[i]))
       .filter((key) => !this.#streams.has(key));
     if (missing.length === 0) return;
     await this.#database.query('select tallyman.streams_of($1, $2)', [queues, priorities]);
@@ -254,6 +327,13 @@ export class Enqueuer {
     return rows.map(([id, existing]) => ({ id: String(id), existing: existing === 't' }));
   }
 }
+
+const outcomeUnknown = (jobs: NewJob[], error: unknown): TallymanError =>
+  new TallymanError(
+    'OUTCOME_UNKNOWN',
+    `The connection was lost while ${jobs.length} job(s) were being committed (${messageOf(error)}): they may or may not be there. Give a dedupeKey to make repeating safe.`,
+    { cause: error },
+  );
 
 /** An int8[] as text, or as a client with array parsers has read it. */
 function idsOf(value: unknown): string[] {
@@ -293,6 +373,22 @@ function toJson(jobs: NewJob[]): string {
 
 /** An escaped NUL, not an escaped backslash in front of the letters u0000. */
 const holdsNul = /(?<!\\)(?:\\\\)*\\u0000/;
+
+/** The job as a claim would have handed it over. */
+function packedAs(id: string, { row }: NewJob, created: number): PackedJob {
+  const rest = {
+    ...(row.t !== 'default' && { tenant: row.t }),
+    maxAttempts: row.m,
+    ...(row.c !== undefined && { correlation: row.c }),
+    ...(row.w !== undefined && { trace: row.w }),
+  };
+  return [id, row.k, JSON.parse(row.p), created, rest];
+}
+
+const streamKey = (queue: string, priority: number | undefined): string => `${priority} ${queue}`;
+
+const isPlainAndDue = ({ plain, row }: NewJob): boolean =>
+  plain && row.d === undefined && row.at === undefined;
 
 const queuesOf = (jobs: NewJob[]): Set<string> => new Set(jobs.map((job) => job.queue));
 

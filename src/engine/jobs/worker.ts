@@ -7,7 +7,7 @@ import type { LaneLock } from '../locks/lane-lock.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
 import { PostgresWakeup } from '../wakeups/postgres.ts';
 import { type ClaimAnswer, type ClaimedItem, ClaimedJob, claim, LaneRun } from './claim.ts';
-import type { Enqueuer } from './enqueue.ts';
+import type { Claimant, Enqueuer } from './enqueue.ts';
 import { Heartbeat } from './heartbeat.ts';
 import type { Priority } from './kind.ts';
 import { LaneLocks } from './lane-locks.ts';
@@ -64,6 +64,8 @@ export class Worker {
   #hinted = false;
   #mayHaveMore = true;
   #lateAfter = 0;
+  /** No claims in the commits of others before this: the last one was refused, and would be again. */
+  #claimantAfter = 0;
   /** Jobs that came with an item lately: 1, or more where there are lanes. */
   #jobsPerItem = 1;
   /** Resolves when a claim has found less than it asked for, and what is done is confirmed. */
@@ -116,7 +118,7 @@ export class Worker {
     if (this.#state !== 'new')
       throw new TallymanError('BAD_STATE', `the worker is ${this.#state}; make a new one`);
     this.#state = 'running';
-    const { database, notifier } = this.#parts;
+    const { database, notifier, enqueuer } = this.#parts;
     // A thread takes a moment to start; a short lease could run out before anybody renews it.
     const hasShortLease = this.#options.leaseMs < 10_000;
     this.#heartbeat = new Heartbeat(
@@ -133,7 +135,13 @@ export class Worker {
       database.logger,
     );
     if (hasShortLease) await this.#heartbeat.ready;
-    this.#unsubscribe = notifier.onHint((queue, source) => this.#onWakeup(queue, source));
+    const unsubscribe = [
+      notifier.onHint((queue, source) => this.#onWakeup(queue, source)),
+      enqueuer.addWorker((queue, kinds) => this.#claimant(queue, kinds)),
+    ];
+    this.#unsubscribe = () => {
+      for (const end of unsubscribe) end();
+    };
     this.#every(this.#options.pollIntervalMs, () => this.#poll());
     this.#every(this.#options.recoverIntervalMs, () => {
       this.#recover().catch((error) => this.#trouble(error, 'looking for expired leases failed'));
@@ -256,11 +264,37 @@ export class Worker {
 
   #claimSoon(): void {
     if (this.#claiming || this.#state !== 'running') return;
-    this.#claiming = this.#claimLoop()
+    this.#claimBy(this.#claimLoop());
+  }
+
+  /** One claim at a time; who is hinted at meanwhile claims again. */
+  #claimBy(work: Promise<void>): void {
+    this.#claiming = work
       .catch((error) => this.#trouble(error, 'claiming failed; polling goes on'))
       .finally(() => {
         this.#claiming = undefined;
+        if (this.#hinted) this.#claimSoon();
       });
+  }
+
+  /** Asked before jobs are committed: a worker with nothing to do claims them in that commit. */
+  #claimant(queue: string, kinds: readonly string[]): Claimant | undefined {
+    const { leaseMs, staleMs, limits, kinds: known } = this.#options;
+    const isIdle =
+      this.#state === 'running' && !this.#claiming && this.#runner.quiet && !this.#patience.wanted;
+    if (!isIdle || performance.now() < this.#claimantAfter) return undefined;
+    const room = Math.min(limits.get(queue) ?? Number.POSITIVE_INFINITY, this.#prefetch.target);
+    if (kinds.length > room || !this.#queues.includes(queue)) return undefined;
+    if (!kinds.every((kind) => known.has(kind))) return undefined;
+    const { promise, resolve } = Promise.withResolvers<ClaimAnswer | undefined>();
+    this.#claimBy(
+      promise.then((answer) => {
+        if (answer) return this.#receive(answer, 0);
+        this.#claimantAfter = performance.now() + this.#options.pollIntervalMs;
+        return undefined;
+      }),
+    );
+    return { worker: this.id, leaseMs, staleMs, answer: resolve };
   }
 
   async #claimLoop(): Promise<void> {
@@ -284,12 +318,7 @@ export class Worker {
       if (!this.#mayHaveMore && !late) this.#lookAgainLate();
       if (alone === 'alone') this.#patience.answered(answer.items.length > 0);
       else if (answer.aloneWaits) this.#patience.want(performance.now());
-      if (answer.items.length > 0) {
-        const jobs = answer.claims.reduce((sum, claim) => sum + claim.jobs.length, 0);
-        this.#jobsPerItem += (Math.max(1, jobs / answer.items.length) - this.#jobsPerItem) / 2;
-        this.events.emit('claimed', { items: answer.items.length, jobs, durationMs: tookMs });
-        await this.#admit(answer);
-      }
+      if (answer.items.length > 0) await this.#receive(answer, tookMs);
       if (!this.#mayHaveMore) void this.#runner.settler.flushed().then(this.#caughtUp.resolve);
       if (answer.expired) await this.#recover();
       await this.#handOverUnknown();
@@ -328,7 +357,10 @@ export class Worker {
 
   // ── what was claimed ───────────────────────────────────────────────────────────────────────────────────────
 
-  async #admit(answer: ClaimAnswer): Promise<void> {
+  async #receive(answer: ClaimAnswer, durationMs: number): Promise<void> {
+    const jobs = answer.claims.reduce((sum, claim) => sum + claim.jobs.length, 0);
+    this.#jobsPerItem += (Math.max(1, jobs / answer.items.length) - this.#jobsPerItem) / 2;
+    this.events.emit('claimed', { items: answer.items.length, jobs, durationMs });
     if (answer.claims.some((claim) => !this.#runner.streams.has(claim.stream))) await this.#loadStreams();
     if (!this.#laneLocks) return this.#runner.take(answer);
     const free = answer.items.filter((item) => item instanceof ClaimedJob);

@@ -217,6 +217,58 @@ begin
   end if;
 end $$;
 
+-- An enqueue in whose commit an idle worker takes its turn: the jobs are there and held at once, and the worker, which
+-- has them already, need not ask for them. Answers without ids, and writes nothing, where the turn is somebody else's,
+-- where other work comes first, and where the queue is paused or has limits.
+--
+-- The stream stays locked until the commit is on disk, and whoever else wants a turn waits so long: this is for workers
+-- that have nothing to do.
+create function tallyman.enqueue_claimed(
+  p_queue text, p_priority smallint,
+  p_kinds text[], p_payloads text[], p_max_attempts smallint[], p_tenants text[], p_correlations text[], p_traces text[],
+  p_worker text, p_lease_ms integer, p_stale_ms integer,
+  out ids bigint[], out token bigint, out stream integer, out created double precision
+)
+language plpgsql
+set enable_seqscan = off
+as $$
+declare
+  v_pos bigint;
+begin
+  -- What commits between this look and the lock is passed over, as what commits late is by a claim, and found as that is.
+  select s.id into stream
+    from tallyman.streams s
+   where s.queue = p_queue and s.priority = p_priority and s.variant = ''
+     and exists (select 1 from tallyman.queues q
+                  where q.name = p_queue and q.paused_at is null and q.max_running is null and q.rate_per_second is null)
+     and not exists (select 1 from tallyman.jobs j where j.stream = s.id and j.lane is null and j.pos >= s.cursor)
+     and not exists (select 1 from tallyman.lanes l where l.stream = s.id and l.pos >= s.cursor)
+     for update of s skip locked;
+  if stream is null then
+    return;
+  end if;
+
+  -- The lock has taken a transaction id, as it must be before a position is drawn.
+  for i in 1 .. cardinality(p_kinds) loop
+    v_pos := nextval('tallyman.positions');
+    insert into tallyman.jobs (id, pos, stream, max_attempts, kind, tenant_id, payload, correlation_id, trace)
+    values (v_pos, v_pos, stream, p_max_attempts[i], p_kinds[i], p_tenants[i], p_payloads[i]::json, p_correlations[i],
+            p_traces[i]);
+    ids := ids || v_pos;
+  end loop;
+  -- Drawn under the lock, and compared with what is seen under it: a claim below first_token would be overlooked.
+  token := nextval('tallyman.tokens');
+  update tallyman.streams s
+     set cursor = greatest(s.cursor, v_pos + 1),
+         first_token = coalesce((select min(c.token) from tallyman.claims c
+                                  where c.stream = s.id and c.token >= s.first_token), enqueue_claimed.token)
+   where s.id = enqueue_claimed.stream;
+  insert into tallyman.claims (token, worker, stream, expires_at, stale_at, positions, max_pos)
+  values (token, p_worker, stream, clock_timestamp() + p_lease_ms * interval '1 millisecond',
+          clock_timestamp() + p_stale_ms * interval '1 millisecond', ids, v_pos);
+  created := extract(epoch from now());
+end $$;
+
 -- A transaction id greater than every one that was given out before this call: that of a subtransaction, read off a row
 -- it wrote. The xmax of a snapshot would not do: it is one past the greatest id that has *completed*, and a transaction
 -- with that very id may be running. The caller has the stream's row locked, and a transaction id of its own.
