@@ -28,5 +28,5 @@ for (let i = 0; ; i += 1) {
     await tallyman.database
       .query('insert into acknowledged (job, at_once) values ($1, $2)', [added.id, atOnce > before])
       .catch(() => {});
-  await sleep(Math.random() * 8);
+  await sleep(Math.random() < 0.2 ? 30 : Math.random() * 8);
 }

@@ -34,7 +34,7 @@ export interface WorkerParts {
 const refillAt = 0.75;
 
 /** A worker that starts with a backlog begins to listen after so long at the latest. */
-const openUpWithinMs = 250;
+const openUpWithinMs = 1000;
 
 /** Between two looks below the cursor, at least; more when a look is costly (see claim in 0003_claim.sql). */
 const lateGapMs = 20;
