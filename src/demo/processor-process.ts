@@ -10,7 +10,8 @@ import type { ProcessorOrders } from './processor.ts';
 process.once('disconnect', () => process.exit());
 const stopped = once(process, 'SIGTERM');
 const [orders] = (await once(process, 'message')) as [ProcessorOrders];
-const logger = createLogger({ level: 'warn' });
+// Taking back what the one before it held is what it is there for, not worth a warning between the counts.
+const logger = createLogger({ level: 'error' });
 const tallyman = await Tallyman.open({
   databaseUrl: orders.databaseUrl,
   poolSize: 4,

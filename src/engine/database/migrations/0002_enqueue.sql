@@ -20,10 +20,20 @@ begin
 end $$;
 
 create function tallyman.streams_of(p_queues text[], p_priorities smallint[]) returns integer[]
-language sql as $$
-  select array_agg(tallyman.stream_of(q.queue, q.priority) order by q.n)
-    from unnest(p_queues, p_priorities) with ordinality as q (queue, priority, n)
-$$;
+language plpgsql as $$
+declare
+  v_ids integer[] := array(
+    select s.id from unnest(p_queues, p_priorities) with ordinality as q (queue, priority, n)
+      left join tallyman.streams s on s.queue = q.queue and s.priority = q.priority and s.variant = ''
+     order by q.n);
+begin
+  -- Almost always all of them are there.
+  if array_position(v_ids, null) is not null then
+    select array_agg(tallyman.stream_of(q.queue, q.priority) order by q.n) into v_ids
+      from unnest(p_queues, p_priorities) with ordinality as q (queue, priority, n);
+  end if;
+  return v_ids;
+end $$;
 
 create function tallyman.hint(p_queues text[]) returns void
 language sql as $$
