@@ -1,5 +1,5 @@
 import { Batcher } from '../batching/batcher.ts';
-import { type Database, isConnectionError, type Queryable } from '../database/database.ts';
+import { type Database, isConnectionError, type Queryable, type RawRow } from '../database/database.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
 import { type ClaimAnswer, claimedAtOnce, type PackedJob } from './claim.ts';
@@ -257,9 +257,9 @@ export class Enqueuer {
   /** Undefined: it could not be done so, and nothing was written. */
   async #sendClaimed(jobs: NewJob[], claimant: Claimant): Promise<Enqueued[] | undefined> {
     const { queue = '', priority } = jobs[0] ?? {};
-    let answer: ClaimAnswer | undefined;
+    let row: RawRow | undefined;
     try {
-      const [row = []] = await this.#database.run(enqueueClaimed, [
+      [row] = await this.#database.run(enqueueClaimed, [
         queue,
         priority,
         jobs.map(({ row }) => row.k),
@@ -272,17 +272,19 @@ export class Enqueuer {
         claimant.leaseMs,
         claimant.staleMs,
       ]);
-      const [ids, token, stream, created] = row;
-      if (!ids || !token) return undefined;
-      const packed = idsOf(ids).map((id, i) => packedAs(id, jobs[i] as NewJob, Number(created)));
-      answer = claimedAtOnce(token, Number(stream), packed);
-      return packed.map(([id]) => ({ id, existing: false }));
     } catch (error) {
+      claimant.answer(undefined);
       if (isConnectionError(error)) throw outcomeUnknown(jobs, error);
       return undefined;
-    } finally {
-      claimant.answer(answer);
     }
+    const [ids, token, stream, created] = row ?? [];
+    if (!ids || !token) {
+      claimant.answer(undefined);
+      return undefined;
+    }
+    const packed = idsOf(ids).map((id, i) => packedAs(id, jobs[i] as NewJob, Number(created)));
+    claimant.answer(claimedAtOnce(token, Number(stream), packed));
+    return packed.map(([id]) => ({ id, existing: false }));
   }
 
   /** The database refused a batch, and nothing of it was written: whoever is to blame must not take others along. */
