@@ -101,7 +101,7 @@ export class WorkerMetrics {
     });
     worker.events.on('claimed', ({ jobs, durationMs }) => {
       this.#claimed.inc(jobs);
-      this.#claimSeconds.observe(durationMs / 1000);
+      if (durationMs !== undefined) this.#claimSeconds.observe(durationMs / 1000);
     });
     worker.events.on('recovered', ({ freed }) => {
       this.#recoveredClaims.inc();

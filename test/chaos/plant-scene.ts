@@ -1,13 +1,10 @@
 /** A plant to be tormented: a PostgreSQL of its own, environments with their databases, and what must be true of them. */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { expect, onTestFinished } from 'vitest';
 import { iotComponent } from '../../src/apps/iot/index.ts';
 import { rfidComponent } from '../../src/apps/rfid/index.ts';
-import { type EmbeddedPostgres, startEmbedded } from '../../src/engine/database/embedded/index.ts';
+import type { EmbeddedPostgres } from '../../src/engine/database/embedded/index.ts';
 import { Tallyman } from '../../src/engine/tallyman.ts';
 import type { MqttOptions } from '../../src/ingest/mqtt/index.ts';
 import { registerDoors } from '../../src/plant/index.ts';
@@ -17,20 +14,6 @@ import { quick } from '../ingest/mqtt/support.ts';
 import { Instance } from './plant-instance.ts';
 
 export const doors = 12;
-
-/** A server of one's own, gone with the test. */
-export async function privateServer(): Promise<EmbeddedPostgres> {
-  const folder = await mkdtemp(join(tmpdir(), 'tallyman-plant-'));
-  const server = await startEmbedded({
-    dataDir: join(folder, 'postgres'),
-    settings: { max_connections: '60' },
-  });
-  onTestFinished(async () => {
-    await server.stop();
-    await rm(folder, { recursive: true, force: true });
-  });
-  return server;
-}
 
 /** An environment: a database, and the instances that share its messages. */
 export class Environment {

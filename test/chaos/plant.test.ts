@@ -7,9 +7,10 @@ import { Truth } from '../../src/simulate/truth.ts';
 import { broker } from '../ingest/mqtt/support.ts';
 import { type Chance, chance } from '../support/chaos.ts';
 import { until } from '../support/engine.ts';
+import { privateServer } from '../support/postgres.ts';
 import type { Mosquitto } from '../support/services/mosquitto.ts';
 import { Gate, type Instance, killAlong } from './plant-instance.ts';
-import { doors, Environment, privateServer } from './plant-scene.ts';
+import { doors, Environment } from './plant-scene.ts';
 
 const reads = 20_000;
 const kills = 20;

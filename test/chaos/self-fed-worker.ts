@@ -16,7 +16,7 @@ const { once } = chaosKinds({ database: tallyman.database, worker: () => worker.
 const worker = tallyman.worker({ kinds: [once], ...settings.options });
 let atOnce = 0;
 worker.events.on('claimed', ({ durationMs }) => {
-  if (durationMs === 0) atOnce += 1;
+  if (durationMs === undefined) atOnce += 1;
 });
 await worker.start();
 process.send?.({ ready: worker.id });

@@ -1,33 +1,16 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, onTestFinished, test } from 'vitest';
-import { type EmbeddedPostgres, startEmbedded } from '../../src/engine/database/embedded/index.ts';
+import { expect, test } from 'vitest';
 import { TallymanError } from '../../src/engine/errors.ts';
 import { amiss, chance, drained, expectFinishedOnce, Fleet, type Scene, scene } from '../support/chaos.ts';
 import { LaneWriter, laneNames, load } from '../support/chaos-writers.ts';
 import { until } from '../support/engine.ts';
+import { privateServer } from '../support/postgres.ts';
 
 const answers = (bundle: Scene): Promise<boolean> =>
   bundle.rows('select 1').then(
     () => true,
     () => false,
   );
-
-/** A server of one's own, gone with the test. */
-async function privateServer(): Promise<EmbeddedPostgres> {
-  const folder = await mkdtemp(join(tmpdir(), 'tallyman-crash-'));
-  const server = await startEmbedded({
-    dataDir: join(folder, 'postgres'),
-    settings: { max_connections: '60' },
-  });
-  onTestFinished(async () => {
-    await server.stop();
-    await rm(folder, { recursive: true, force: true });
-  });
-  return server;
-}
 
 test('ENG-9: what was acknowledged a moment before PostgreSQL was killed is there', {
   timeout: 120_000,

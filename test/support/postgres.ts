@@ -1,7 +1,11 @@
 import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import pg from 'pg';
-import { inject } from 'vitest';
+import { inject, onTestFinished } from 'vitest';
 import { Database } from '../../src/engine/database/database.ts';
+import { type EmbeddedPostgres, startEmbedded } from '../../src/engine/database/embedded/index.ts';
 import { migrate } from '../../src/engine/database/migrate.ts';
 
 export interface FreshDatabase {
@@ -38,4 +42,18 @@ export async function freshDatabase(): Promise<FreshDatabase> {
       await drop();
     },
   };
+}
+
+/** A server of one's own, to be killed and restarted, gone with the test. */
+export async function privateServer(): Promise<EmbeddedPostgres> {
+  const folder = await mkdtemp(join(tmpdir(), 'tallyman-server-'));
+  const server = await startEmbedded({
+    dataDir: join(folder, 'postgres'),
+    settings: { max_connections: '60' },
+  });
+  onTestFinished(async () => {
+    await server.stop();
+    await rm(folder, { recursive: true, force: true });
+  });
+  return server;
 }

@@ -22,7 +22,7 @@ export class Claim {
 export type PackedJob = readonly [pos: string, kind: string, payload: unknown, created: number, rest?: Rest];
 
 /** What is not as it mostly is. */
-export interface Rest {
+interface Rest {
   readonly id?: string;
   readonly tenant?: string;
   readonly attempts?: number;

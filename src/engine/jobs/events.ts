@@ -21,7 +21,8 @@ export interface WorkerEvents {
   dead: [JobEvent & { readonly error: string }];
   /** The job went to somebody else while it ran here, or was cancelled; its result was discarded. */
   discarded: [JobEvent & { readonly reason: string }];
-  claimed: [{ readonly items: number; readonly jobs: number; readonly durationMs: number }];
+  /** `durationMs`: what the claim took; undefined where it was part of the enqueue's commit. */
+  claimed: [{ readonly items: number; readonly jobs: number; readonly durationMs: number | undefined }];
   recovered: [{ readonly worker: string; readonly freed: number; readonly counted: string | undefined }];
   unknownKind: [{ readonly kind: string }];
   /** A hint that there may be work, from this process (`local`), LISTEN (`postgres`) or a broker, by its name. */

@@ -6,8 +6,9 @@ import { messageOf, TallymanError } from '../errors.ts';
 import type { LaneLock } from '../locks/lane-lock.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
 import { PostgresWakeup } from '../wakeups/postgres.ts';
-import { type ClaimAnswer, type ClaimedItem, ClaimedJob, claim, LaneRun } from './claim.ts';
+import { type ClaimAnswer, ClaimedJob, claim, LaneRun } from './claim.ts';
 import type { Claimant, Enqueuer } from './enqueue.ts';
+import { HandBack } from './hand-back.ts';
 import { Heartbeat } from './heartbeat.ts';
 import type { Priority } from './kind.ts';
 import { LaneLocks } from './lane-locks.ts';
@@ -54,6 +55,7 @@ export class Worker {
   readonly #prefetch: Prefetch;
   readonly #patience = new Patience();
   readonly #timers = new Set<NodeJS.Timeout>();
+  readonly #handBack: HandBack;
   readonly #laneLocks: LaneLocks | undefined;
   #heartbeat: Heartbeat | undefined;
   #listener: PostgresWakeup | undefined;
@@ -90,10 +92,11 @@ export class Worker {
       onRoom: () => this.#onRoom(),
       onLaneGone: (lane) => this.#laneLocks?.unlock(lane),
     });
+    this.#handBack = new HandBack(parts.database, this.id, this.#runner);
     if (parts.laneLock)
       this.#laneLocks = new LaneLocks(parts.laneLock, this.#options.leaseMs, {
         run: (lanes) => this.#runner.take({ claims: [], items: lanes }),
-        release: (lanes) => this.#release(lanes),
+        release: (lanes) => this.#handBack.release(lanes),
         isRunning: () => this.#state === 'running',
       });
   }
@@ -200,13 +203,13 @@ export class Worker {
     clearTimeout(this.#lateTimer);
     this.#caughtUp.resolve();
     await Promise.allSettled([this.#claiming, this.#opening]);
-    await this.#release(this.#runner.takeWaiting());
+    await this.#handBack.release(this.#runner.takeWaiting());
     const deadline = Date.now() + this.#options.stopTimeoutMs;
     while (!this.#runner.quiet && Date.now() < deadline) await sleep(5);
     const unfinished = this.#runner.takeRunning();
     await Promise.race([this.#runner.settler.flushed(), sleep(2000)]);
-    await this.#release(unfinished);
-    await this.#dropClaims();
+    await this.#handBack.release(unfinished);
+    await this.#handBack.drop();
     this.#runner.stop();
     await this.#heartbeat?.stop();
     await this.#listener?.stop();
@@ -289,7 +292,7 @@ export class Worker {
     const { promise, resolve } = Promise.withResolvers<ClaimAnswer | undefined>();
     this.#claimBy(
       promise.then((answer) => {
-        if (answer) return this.#receive(answer, 0);
+        if (answer) return this.#receive(answer, undefined);
         this.#claimantAfter = performance.now() + this.#options.pollIntervalMs;
         return undefined;
       }),
@@ -300,7 +303,7 @@ export class Worker {
   async #claimLoop(): Promise<void> {
     do {
       this.#hinted = false;
-      await this.#releaseStrays();
+      await this.#handBack.strays();
       const alone = this.#patience.decide(this.#runner.quiet, performance.now());
       if (alone === 'wait') return;
       const room = Math.floor(this.#prefetch.target - this.#runner.held);
@@ -321,7 +324,7 @@ export class Worker {
       if (answer.items.length > 0) await this.#receive(answer, tookMs);
       if (!this.#mayHaveMore) void this.#runner.settler.flushed().then(this.#caughtUp.resolve);
       if (answer.expired) await this.#recover();
-      await this.#handOverUnknown();
+      await this.#handBack.unknown();
     } while (
       this.#state === 'running' &&
       (this.#hinted || (this.#mayHaveMore && this.#runner.held <= this.#prefetch.target * refillAt))
@@ -357,7 +360,7 @@ export class Worker {
 
   // ── what was claimed ───────────────────────────────────────────────────────────────────────────────────────
 
-  async #receive(answer: ClaimAnswer, durationMs: number): Promise<void> {
+  async #receive(answer: ClaimAnswer, durationMs: number | undefined): Promise<void> {
     const jobs = answer.claims.reduce((sum, claim) => sum + claim.jobs.length, 0);
     this.#jobsPerItem += (Math.max(1, jobs / answer.items.length) - this.#jobsPerItem) / 2;
     this.events.emit('claimed', { items: answer.items.length, jobs, durationMs });
@@ -373,77 +376,6 @@ export class Worker {
       'select id, queue, priority from tallyman.streams',
     );
     for (const { id, queue, priority } of rows) this.#runner.streams.set(id, { queue, priority });
-  }
-
-  async #handOverUnknown(): Promise<void> {
-    const items = this.#runner.takeUnknown();
-    if (items.length === 0) return;
-    const kinds = items.map((item) =>
-      item instanceof ClaimedJob ? item.kind : (item.jobs[item.next - 1]?.kind ?? ''),
-    );
-    for (const kind of new Set(kinds)) {
-      this.events.emit('unknownKind', { kind });
-      this.#parts.database.logger.warn(
-        { kind, worker: this.id },
-        'a job of a kind that this worker does not know was left for one that does',
-      );
-    }
-    for (const item of items)
-      if (!(item instanceof ClaimedJob)) await this.#runner.settler.laneConfirmed(item);
-    try {
-      await this.#parts.database.query('select tallyman.hand_over($1, $2, $3, $4, $5)', [
-        this.id,
-        items.map((item) => item.claim.token),
-        items.map((item) => item.claim.stream),
-        items.map((item) => item.pos),
-        kinds,
-      ]);
-    } catch (error) {
-      this.#runner.returnUnknown(items);
-      throw error;
-    }
-    for (const item of items) this.#runner.gone(item);
-  }
-
-  async #release(items: readonly ClaimedItem[]): Promise<void> {
-    const ours = items.filter((item) => !item.claim.lost);
-    if (ours.length === 0) return;
-    try {
-      await this.#parts.database.query('select tallyman.release($1, $2, $3)', [
-        this.id,
-        ours.map((item) => item.claim.token),
-        ours.map((item) => item.pos),
-      ]);
-    } catch (error) {
-      this.#trouble(error, 'handing back failed; the leases will run out instead');
-    }
-    for (const item of ours) this.#runner.gone(item);
-  }
-
-  /**
-   * A claim whose answer was lost on its way is held, and renewed, and nobody here knows of it. Called while no claim
-   * is under way: whatever the runner does not know now, it never will.
-   */
-  async #releaseStrays(): Promise<void> {
-    const tokens = this.#runner.leases.takeStrays();
-    if (tokens.length === 0) return;
-    await this.#parts.database.query(
-      `select tallyman.release($1, array_agg(c.token), array_agg(p))
-         from tallyman.claims c, unnest(c.positions) p where c.worker = $1 and c.token = any ($2)`,
-      [this.id, tokens],
-    );
-    this.#parts.database.logger.warn(
-      { worker: this.id, claims: tokens.length },
-      'handed back work whose claim was never answered',
-    );
-  }
-
-  async #dropClaims(): Promise<void> {
-    const drops = this.#runner.settler.takeDrops();
-    if (drops.length > 0)
-      await this.#parts.database
-        .query('delete from tallyman.claims where token = any ($1) and worker = $2', [drops, this.id])
-        .catch(() => {});
   }
 
   async #recover(): Promise<void> {

@@ -5,11 +5,11 @@ import type { Worker } from '../../../src/engine/jobs/worker.ts';
 import { Tallyman } from '../../../src/engine/tallyman.ts';
 import { type Bundle, drained, engine, until } from '../../support/engine.ts';
 
-/** Claims that a worker made in the commit of an enqueue: those that took no time of their own. */
+/** Jobs that a worker claimed in the commit of their enqueue. */
 function countAtOnce(worker: Worker): { jobs: number } {
   const count = { jobs: 0 };
   worker.events.on('claimed', ({ jobs, durationMs }) => {
-    if (durationMs === 0) count.jobs += jobs;
+    if (durationMs === undefined) count.jobs += jobs;
   });
   return count;
 }
