@@ -6,7 +6,7 @@ export { type MigrationReport, migrate } from './database/migrate.ts';
 export type { DeadLetter, DeadLetterFilter, RedriveOptions } from './deadletters/dead-letters.ts';
 export { LeaseLostError, PermanentError, RetryLater, TallymanError } from './errors.ts';
 export type { JobContext } from './jobs/context.ts';
-export type { Enqueued, EnqueueOptions } from './jobs/enqueue.ts';
+export type { Enqueued } from './jobs/enqueue.ts';
 export type { JobEvent, WorkerEvents } from './jobs/events.ts';
 export type { Job, JobError, JobFilter, JobStatus, Page } from './jobs/jobs.ts';
 export {
@@ -19,6 +19,7 @@ export {
   type LanePolicy,
   type Priority,
 } from './jobs/kind.ts';
+export type { EnqueueOptions } from './jobs/new-job.ts';
 export type { Queue, QueueLimits } from './jobs/queues.ts';
 export { Worker } from './jobs/worker.ts';
 export type { WorkerOptions } from './jobs/worker-options.ts';

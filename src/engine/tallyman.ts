@@ -3,9 +3,10 @@ import { Database, type DatabaseOptions, type Queryable } from './database/datab
 import { type Component, engineComponent, migrate, requireMigrated } from './database/migrate.ts';
 import { detectPooler } from './database/pooler.ts';
 import { DeadLetters } from './deadletters/dead-letters.ts';
-import { type Enqueued, type EnqueueOptions, Enqueuer } from './jobs/enqueue.ts';
+import { type Enqueued, Enqueuer } from './jobs/enqueue.ts';
 import { Jobs } from './jobs/jobs.ts';
 import type { Kind } from './jobs/kind.ts';
+import type { EnqueueOptions } from './jobs/new-job.ts';
 import { Queues } from './jobs/queues.ts';
 import { runningJob } from './jobs/runner.ts';
 import { Worker } from './jobs/worker.ts';

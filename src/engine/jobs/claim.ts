@@ -18,11 +18,8 @@ export class Claim {
   }
 }
 
-/** A job as `tallyman.packed` writes it. */
-export type PackedJob = readonly [pos: string, kind: string, payload: unknown, created: number, rest?: Rest];
-
-/** What is not as it mostly is. */
-interface Rest {
+/** What is not as it mostly is; see `tallyman.unusual`. */
+export interface Unusual {
   readonly id?: string;
   readonly tenant?: string;
   readonly attempts?: number;
@@ -36,14 +33,7 @@ interface Rest {
   readonly large?: true;
 }
 
-const nothing: Rest = {};
-
-interface PackedLane {
-  readonly pos: string;
-  readonly lane: string;
-  readonly key: string;
-  readonly jobs: readonly PackedJob[];
-}
+const nothing: Unusual = {};
 
 /** A job in this worker's hands. */
 export class ClaimedJob {
@@ -55,7 +45,7 @@ export class ClaimedJob {
   readonly payload: unknown;
   /** Seconds since 1970. */
   readonly createdAt: number;
-  readonly #rest: Rest;
+  readonly #unusual: Unusual;
   /** The attempt has an outcome; a second one (a late result after a timeout) is ignored. */
   ended = false;
   /** Ended by `ctx.commit`: nothing is left to settle. */
@@ -65,48 +55,56 @@ export class ClaimedJob {
   span: AttemptSpan | undefined;
 
   constructor(
-    [pos, kind, payload, created, rest = nothing]: PackedJob,
     claim: Claim,
     lane: LaneRun | undefined,
+    pos: string,
+    kind: string,
+    payload: unknown,
+    createdAt: number,
+    unusual = nothing,
   ) {
     this.claim = claim;
     this.lane = lane;
     this.pos = pos;
     this.kind = kind;
-    this.payload = rest.large ? undefined : payload;
-    this.createdAt = created;
-    this.#rest = rest;
+    this.payload = unusual.large ? undefined : payload;
+    this.createdAt = createdAt;
+    this.#unusual = unusual;
   }
 
   get id(): string {
-    return this.#rest.id ?? this.pos;
+    return this.#unusual.id ?? this.pos;
   }
   get tenantId(): string {
-    return this.#rest.tenant ?? 'default';
+    return this.#unusual.tenant ?? 'default';
   }
   get attempts(): number {
-    return this.#rest.attempts ?? 0;
+    return this.#unusual.attempts ?? 0;
   }
   get maxAttempts(): number {
-    return this.#rest.maxAttempts ?? 5;
+    return this.#unusual.maxAttempts ?? 5;
   }
   get correlationId(): string {
-    return this.#rest.correlation ?? this.id;
+    return this.#unusual.correlation ?? this.id;
   }
   /** Seconds since 1970. */
   get scheduledAt(): number {
-    return this.#rest.scheduled ?? this.createdAt;
+    return this.#unusual.scheduled ?? this.createdAt;
   }
   get superseded(): boolean {
-    return this.#rest.superseded === true;
+    return this.#unusual.superseded === true;
   }
   /** It has a dedupe key, which must be ended with it. */
   get keyed(): boolean {
-    return this.#rest.keyed === true;
+    return this.#unusual.keyed === true;
+  }
+  /** Its time has not come. */
+  get early(): boolean {
+    return this.#unusual.early === true;
   }
   /** What the enqueue left for the handler's span. */
   get trace(): string | undefined {
-    return this.#rest.trace;
+    return this.#unusual.trace;
   }
 
   /** Its handler was called, and has neither returned nor been given up. */
@@ -142,16 +140,11 @@ export class LaneRun {
   /** Called when `unconfirmed` reaches zero. */
   readonly waiting: (() => void)[] = [];
 
-  constructor({ pos, lane, key, jobs }: PackedLane, claim: Claim) {
+  constructor(claim: Claim, id: string, pos: string, key: string) {
     this.claim = claim;
+    this.id = id;
     this.pos = pos;
-    this.id = lane;
     this.key = key;
-    for (const packed of jobs) {
-      // A head that is not due yet holds back all behind it.
-      if (packed[4]?.early) break;
-      this.jobs.push(new ClaimedJob(packed, claim, this));
-    }
   }
 }
 
@@ -183,11 +176,13 @@ export interface ClaimAnswer {
   readonly expired: boolean;
   /** Items of a crashed batch wait to be taken alone. */
   readonly aloneWaits: boolean;
+  /** A queue's limit, which holds for all workers, kept something back. */
+  readonly limited: boolean;
 }
 
 const claimStatement = {
   name: 'tm_claim',
-  text: 'select token, stream, items, expired, alone from tallyman.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+  text: 'select token, stream, positions, kinds, payloads, created, unusual, lanes, lane_items, expired, alone, limited from tallyman.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
 };
 
 /** Takes a turn at the streams of some queues. */
@@ -211,36 +206,107 @@ export async function claim(database: Database, request: ClaimRequest): Promise<
 function read(rows: readonly RawRow[]): ClaimAnswer {
   const items: ClaimedItem[] = [];
   const claims: Claim[] = [];
-  let expired = false;
-  let aloneWaits = false;
-  for (const [token, stream, packed, isExpired, isAlone] of rows) {
+  let [expired, aloneWaits, limited] = [false, false, false];
+  for (const row of rows) {
+    const [token, stream, positions, kinds, payloads, created, unusual, lanes, laneItems, ...seeTo] = row;
     if (!token) {
-      expired = isExpired === 't';
-      aloneWaits = isAlone === 't';
+      [expired, aloneWaits, limited] = seeTo.map((cell) => cell === 't') as [boolean, boolean, boolean];
       continue;
     }
     const claim = new Claim(token, Number(stream));
     claims.push(claim);
-    for (const entry of JSON.parse(`[${packed}]`) as (PackedJob | PackedLane)[]) {
-      claim.left += 1;
-      if ('lane' in entry) {
-        const lane = new LaneRun(entry, claim);
-        claim.jobs.push(...lane.jobs);
-        items.push(lane);
-      } else {
-        const job = new ClaimedJob(entry, claim, undefined);
-        claim.jobs.push(job);
-        items.push(job);
-      }
-    }
+    const jobs = columns(positions, kinds, payloads, created, unusual);
+    if (laneItems) readLanes(claim, jobs, idsOf(lanes), JSON.parse(laneItems), items);
+    else readFree(claim, jobs, items);
   }
-  return { items, claims, expired, aloneWaits };
+  return { items, claims, expired, aloneWaits, limited };
+}
+
+/** A claim's jobs as they come: column by column. */
+interface Columns {
+  readonly positions: readonly string[];
+  readonly payloads: readonly unknown[];
+  readonly kind: (i: number) => string;
+  readonly created: (i: number) => number;
+  readonly unusual: Readonly<Record<string, Unusual>> | undefined;
+}
+
+type Cell = string | null | undefined;
+
+function columns(positions: Cell, kinds: Cell, payloads: Cell, created: Cell, unusual: Cell): Columns {
+  return {
+    positions: idsOf(positions),
+    payloads: JSON.parse(`[${payloads ?? ''}]`),
+    kind: oneOrMany<string>(kinds),
+    created: oneOrMany<number>(created),
+    unusual: unusual ? JSON.parse(unusual) : undefined,
+  };
+}
+
+/** A value for all jobs, or one for each. */
+function oneOrMany<T>(cell: Cell): (i: number) => T {
+  const value = JSON.parse(cell ?? 'null');
+  return Array.isArray(value) ? (i) => value[i] : () => value;
+}
+
+function readFree(claim: Claim, jobs: Columns, items: ClaimedItem[]): void {
+  for (let i = 0; i < jobs.positions.length; i += 1) {
+    const job = jobAt(claim, undefined, jobs, i);
+    claim.jobs.push(job);
+    items.push(job);
+  }
+  claim.left = jobs.positions.length;
+}
+
+/** Lanes, and perhaps free jobs between them. `laneOf` names the lane of each job that is in one. */
+function readLanes(
+  claim: Claim,
+  jobs: Columns,
+  laneOf: readonly string[],
+  lanes: readonly (readonly [id: string, pos: string, key: string])[],
+  items: ClaimedItem[],
+): void {
+  const runs = new Map(lanes.map(([id, pos, key]) => [id, new LaneRun(claim, id, pos, key)]));
+  const rest = new Set(runs.values());
+  let heldBack: LaneRun | undefined;
+  claim.left = runs.size;
+  jobs.positions.forEach((_, i) => {
+    const lane = runs.get(laneOf[i] ?? '');
+    const job = jobAt(claim, lane, jobs, i);
+    if (!lane) {
+      items.push(job);
+      claim.left += 1;
+    } else {
+      if (rest.delete(lane)) items.push(lane);
+      // A head that is not due yet holds back all behind it.
+      if (job.early) heldBack = lane;
+      if (lane === heldBack) return;
+      lane.jobs.push(job);
+    }
+    claim.jobs.push(job);
+  });
+  // All their jobs were cancelled meanwhile: they have only to be let go.
+  items.push(...rest);
+}
+
+function jobAt(
+  claim: Claim,
+  lane: LaneRun | undefined,
+  { positions, payloads, kind, created, unusual }: Columns,
+  i: number,
+): ClaimedJob {
+  const pos = positions[i] as string;
+  return new ClaimedJob(claim, lane, pos, kind(i), payloads[i], created(i), unusual?.[pos]);
 }
 
 /** What `tallyman.enqueue_claimed` has put in and claimed. */
-export function claimedAtOnce(token: string, stream: number, packed: readonly PackedJob[]): ClaimAnswer {
-  const claim = new Claim(token, stream);
-  for (const job of packed) claim.jobs.push(new ClaimedJob(job, claim, undefined));
-  claim.left = claim.jobs.length;
-  return { items: [...claim.jobs], claims: [claim], expired: false, aloneWaits: false };
+export function claimedAtOnce(claim: Claim, jobs: readonly ClaimedJob[]): ClaimAnswer {
+  claim.jobs.push(...jobs);
+  claim.left = jobs.length;
+  return { items: [...jobs], claims: [claim], expired: false, aloneWaits: false, limited: false };
+}
+
+/** An int8[] as Postgres writes it: `{1,2}`. */
+export function idsOf(cell: string | null | undefined): string[] {
+  return cell && cell.length > 2 ? cell.slice(1, -1).split(',') : [];
 }

@@ -1,7 +1,8 @@
 import type pg from 'pg';
 import type { ClaimedJob } from './claim.ts';
-import type { Enqueued, EnqueueOptions } from './enqueue.ts';
+import type { Enqueued } from './enqueue.ts';
 import type { Kind, Priority } from './kind.ts';
+import type { EnqueueOptions } from './new-job.ts';
 
 /** What a handler is given beside its payload. */
 export interface JobContext {

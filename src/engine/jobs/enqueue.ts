@@ -2,61 +2,22 @@ import { Batcher } from '../batching/batcher.ts';
 import { type Database, isConnectionError, type Queryable, type RawRow } from '../database/database.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
-import { type ClaimAnswer, claimedAtOnce, type PackedJob } from './claim.ts';
-import { type Kind, type Priority, requirePriority, requireText, requireWhole } from './kind.ts';
-import { check } from './standard-schema.ts';
+import { Claim, type ClaimAnswer, ClaimedJob, claimedAtOnce } from './claim.ts';
+import type { Kind } from './kind.ts';
+import {
+  type EnqueueOptions,
+  type NewJob,
+  type NewJobRules,
+  numberStreams,
+  prepare,
+  toJson,
+} from './new-job.ts';
 import { traceSend } from './trace.ts';
-
-export interface EnqueueOptions {
-  /** Default: the kind's. */
-  readonly queue?: string;
-  readonly priority?: Priority;
-  /** Jobs of one lane run strictly one after another. Default: the kind's lane key, or none. */
-  readonly lane?: string;
-  /** Not before this time. */
-  readonly scheduledAt?: Date;
-  /** Not before this many milliseconds from now, by the database's clock. */
-  readonly delayMs?: number;
-  /** Enqueueing the same key again returns the first job and adds none. Unique for each tenant and kind. */
-  readonly dedupeKey?: string;
-  /** Default `default`. */
-  readonly tenantId?: string;
-  readonly maxAttempts?: number;
-  /** Default: the job's own id, or inside a handler that of the running job. */
-  readonly correlationId?: string;
-  /** See the kind's `lane.latestOnly`. */
-  readonly latestOnly?: boolean;
-}
 
 export interface Enqueued {
   readonly id: string;
   /** True when the dedupe key was taken: `id` is the first job's. */
   readonly existing: boolean;
-}
-
-/** A job as it goes to SQL; short names, since they are repeated in every row of a batch. */
-interface NewJob {
-  readonly queue: string;
-  readonly priority: Priority;
-  /** Neither lane nor dedupe key. */
-  readonly plain: boolean;
-  readonly row: {
-    s: number;
-    readonly k: string;
-    /** Spliced in as it is: already JSON text. */
-    readonly p: string;
-    readonly m: number;
-    readonly t: string;
-    readonly d?: number;
-    readonly at?: string;
-    readonly c?: string;
-    readonly x?: string;
-    readonly xk?: string | null;
-    readonly l?: string;
-    readonly b?: string;
-    readonly o?: boolean;
-    readonly w?: string;
-  };
 }
 
 const enqueuePlain = {
@@ -85,24 +46,19 @@ export interface Claimant {
 /** Asks a worker of this process before these jobs of one queue are committed. Undefined: not now, or not them. */
 export type FindClaimant = (queue: string, kinds: readonly string[]) => Claimant | undefined;
 
-export interface EnqueuerOptions {
-  readonly maxPayloadBytes: number;
-  readonly defaultMaxAttempts: number;
-}
-
 /** Puts jobs into the database: alone by group commit, in bulk, or inside the caller's transaction. */
 export class Enqueuer {
   readonly #database: Database;
   readonly #notifier: Notifier;
-  readonly #options: EnqueuerOptions;
+  readonly #rules: NewJobRules;
   readonly #batcher: Batcher<NewJob, Enqueued>;
   readonly #streams = new Set<string>();
   readonly #workers = new Set<FindClaimant>();
 
-  constructor(database: Database, notifier: Notifier, options: EnqueuerOptions) {
+  constructor(database: Database, notifier: Notifier, rules: NewJobRules) {
     this.#database = database;
     this.#notifier = notifier;
-    this.#options = options;
+    this.#rules = rules;
     this.#batcher = new Batcher({ send: (jobs) => this.#sendBatch(jobs), maxBatch: 1000, maxInFlight: 2 });
   }
 
@@ -126,7 +82,8 @@ export class Enqueuer {
     trace: string | undefined,
     tx: Queryable | undefined,
   ): Promise<Enqueued> {
-    const job = await this.#prepare(kind, payload, options, trace);
+    const prepared = prepare(kind, payload, options, trace, this.#rules);
+    const job = prepared instanceof Promise ? await prepared : prepared;
     if (!tx) return this.#batcher.add(job);
     const [answer] = await this.#send([job], tx, true);
     return answer as Enqueued;
@@ -151,74 +108,11 @@ export class Enqueuer {
     tx: Queryable | undefined,
   ): Promise<Enqueued[]> {
     const jobs: NewJob[] = [];
-    for (const item of items) jobs.push(await this.#prepare(kind, item.payload, item, trace));
-    if (tx) return this.#send(jobs, tx, true);
-    const answers = await this.#send(jobs, this.#database, this.#notifier.inTransaction());
-    this.#notifier.committed(queuesOf(jobs));
-    return answers;
-  }
-
-  /** Everything that can be wrong with the caller's words is found here, before anything is written. */
-  async #prepare<P>(
-    kind: Kind<P>,
-    given: P,
-    options: EnqueueOptions,
-    trace: string | undefined,
-  ): Promise<NewJob> {
-    let payload = given;
-    if (kind.schema) {
-      const checked = await check(kind.schema, given);
-      if (!checked.ok)
-        throw new TallymanError(
-          'VALIDATION_ERROR',
-          `payload of kind "${kind.name}" is refused at ${checked.path || 'its root'}: ${checked.problem}`,
-          { details: { kind: kind.name, path: checked.path } },
-        );
-      payload = checked.value;
+    for (const item of items) {
+      const job = prepare(kind, item.payload, item, trace, this.#rules);
+      jobs.push(job instanceof Promise ? await job : job);
     }
-    const text = JSON.stringify(payload ?? null);
-    if (text === undefined)
-      throw new TallymanError('VALIDATION_ERROR', `payload of kind "${kind.name}" cannot be written as JSON`);
-    if (text.includes('\\u0000') && holdsNul.test(text))
-      throw new TallymanError(
-        'VALIDATION_ERROR',
-        `payload of kind "${kind.name}" contains a NUL character (\\u0000), which PostgreSQL cannot keep`,
-      );
-    const limit = this.#options.maxPayloadBytes;
-    if (text.length * 3 > limit && Buffer.byteLength(text) > limit)
-      throw new TallymanError(
-        'PAYLOAD_TOO_LARGE',
-        `payload of kind "${kind.name}" has ${Buffer.byteLength(text)} bytes; the limit is ${limit}. Store it elsewhere and pass a reference, or raise jobs.maxPayloadBytes.`,
-      );
-    const queue = options.queue ?? kind.queue;
-    const priority = options.priority ?? kind.priority;
-    const lane = options.lane ?? kind.laneKey?.(payload);
-    if (options.queue !== undefined) requireText(queue, 'queue', 128);
-    if (options.priority !== undefined) requirePriority(priority);
-    if (options.maxAttempts !== undefined) requireWhole(options.maxAttempts, 'maxAttempts', 1, 1000);
-    if (options.tenantId !== undefined) requireText(options.tenantId, 'tenantId', 128);
-    if (options.correlationId !== undefined) requireText(options.correlationId, 'correlationId', 256);
-    if (lane !== undefined) requireText(lane, 'lane', 256);
-    if (options.dedupeKey !== undefined) requireText(options.dedupeKey, 'dedupeKey', 512);
-    checkTimes(options);
-    return {
-      queue,
-      priority,
-      plain: lane === undefined && options.dedupeKey === undefined,
-      row: {
-        s: 1,
-        k: kind.name,
-        p: text,
-        m: options.maxAttempts ?? kind.maxAttempts ?? this.#options.defaultMaxAttempts,
-        t: options.tenantId ?? 'default',
-        ...(options.delayMs !== undefined && { d: options.delayMs }),
-        ...(options.scheduledAt && { at: options.scheduledAt.toISOString() }),
-        ...(options.correlationId !== undefined && { c: options.correlationId }),
-        ...(options.dedupeKey !== undefined && { x: options.dedupeKey, xk: kind.dedupeKeep }),
-        ...(lane !== undefined && { l: lane, b: kind.lanePolicy, o: options.latestOnly ?? kind.latestOnly }),
-        ...(trace !== undefined && { w: trace }),
-      },
-    };
+    return tx ? this.#send(jobs, tx, true) : this.#commit(jobs);
   }
 
   async #sendBatch(jobs: NewJob[]): Promise<(Enqueued | Error)[]> {
@@ -228,9 +122,7 @@ export class Enqueuer {
 
   async #sendAlone(jobs: NewJob[]): Promise<(Enqueued | Error)[]> {
     try {
-      const answers = await this.#send(jobs, this.#database, this.#notifier.inTransaction());
-      this.#notifier.committed(queuesOf(jobs));
-      return answers;
+      return await this.#commit(jobs);
     } catch (error) {
       if (!isConnectionError(error)) return this.#sendApart(jobs, error);
       // The commit may have happened. Only a key makes it safe to ask again.
@@ -282,9 +174,10 @@ export class Enqueuer {
       claimant.answer(undefined);
       return undefined;
     }
-    const packed = idsOf(ids).map((id, i) => packedAs(id, jobs[i] as NewJob, Number(created)));
-    claimant.answer(claimedAtOnce(token, Number(stream), packed));
-    return packed.map(([id]) => ({ id, existing: false }));
+    const claim = new Claim(token, Number(stream));
+    const claimed = idsOf(ids).map((id, i) => claimedAs(claim, id, jobs[i] as NewJob, Number(created)));
+    claimant.answer(claimedAtOnce(claim, claimed));
+    return claimed.map(({ id }) => ({ id, existing: false }));
   }
 
   /** The database refused a batch, and nothing of it was written: whoever is to blame must not take others along. */
@@ -311,6 +204,14 @@ export class Enqueuer {
     if (missing.length === 0) return;
     await this.#database.query('select tallyman.streams_of($1, $2)', [queues, priorities]);
     for (const key of missing) this.#streams.add(key);
+  }
+
+  async #commit(jobs: NewJob[]): Promise<Enqueued[]> {
+    const queues = queuesOf(jobs);
+    const isCarrying = this.#notifier.inTransaction(queues);
+    const answers = await this.#send(jobs, this.#database, isCarrying);
+    this.#notifier.committed(queues, isCarrying);
+    return answers;
   }
 
   async #send(jobs: NewJob[], on: Queryable, notify: boolean): Promise<Enqueued[]> {
@@ -342,49 +243,14 @@ function idsOf(value: unknown): string[] {
   return Array.isArray(value) ? value.map(String) : String(value).slice(1, -1).split(',');
 }
 
-/** Jobs name their (queue, priority) by index, so that SQL looks each pair up once. */
-function numberStreams(jobs: NewJob[]): { queues: string[]; priorities: number[] } {
-  const queues: string[] = [];
-  const priorities: number[] = [];
-  let last: NewJob | undefined;
-  for (const job of jobs) {
-    if (last && last.queue === job.queue && last.priority === job.priority) {
-      job.row.s = last.row.s;
-    } else {
-      let i = queues.findIndex((queue, at) => queue === job.queue && priorities[at] === job.priority);
-      if (i < 0) {
-        i = queues.push(job.queue) - 1;
-        priorities.push(job.priority);
-      }
-      job.row.s = i + 1;
-    }
-    last = job;
-  }
-  return { queues, priorities };
-}
-
-/** The payload is JSON text already; it is put in its place as it is instead of being escaped and parsed again. */
-function toJson(jobs: NewJob[]): string {
-  let text = '[';
-  for (const { row } of jobs) {
-    const { p, ...rest } = row;
-    text += `${text.length > 1 ? ',' : ''}${JSON.stringify(rest).slice(0, -1)},"p":${p}}`;
-  }
-  return `${text}]`;
-}
-
-/** An escaped NUL, not an escaped backslash in front of the letters u0000. */
-const holdsNul = /(?<!\\)(?:\\\\)*\\u0000/;
-
 /** The job as a claim would have handed it over. */
-function packedAs(id: string, { row }: NewJob, created: number): PackedJob {
-  const rest = {
+function claimedAs(claim: Claim, id: string, { row }: NewJob, created: number): ClaimedJob {
+  return new ClaimedJob(claim, undefined, id, row.k, JSON.parse(row.p), created, {
     ...(row.t !== 'default' && { tenant: row.t }),
     maxAttempts: row.m,
     ...(row.c !== undefined && { correlation: row.c }),
     ...(row.w !== undefined && { trace: row.w }),
-  };
-  return [id, row.k, JSON.parse(row.p), created, rest];
+  });
 }
 
 const streamKey = (queue: string, priority: number | undefined): string => `${priority} ${queue}`;
@@ -393,12 +259,3 @@ const isPlainAndDue = ({ plain, row }: NewJob): boolean =>
   plain && row.d === undefined && row.at === undefined;
 
 const queuesOf = (jobs: NewJob[]): Set<string> => new Set(jobs.map((job) => job.queue));
-
-function checkTimes({ delayMs, scheduledAt }: EnqueueOptions): void {
-  if (delayMs !== undefined && scheduledAt !== undefined)
-    throw new TallymanError('BAD_OPTION', 'give delayMs or scheduledAt, not both');
-  if (delayMs !== undefined && (!Number.isFinite(delayMs) || delayMs < 0))
-    throw new TallymanError('BAD_OPTION', `delayMs must not be negative, got ${delayMs}`);
-  if (scheduledAt !== undefined && Number.isNaN(scheduledAt.getTime()))
-    throw new TallymanError('BAD_OPTION', 'scheduledAt is not a date');
-}

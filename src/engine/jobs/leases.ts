@@ -18,6 +18,13 @@ export class Leases {
     for (const claim of claims) this.#claims.set(claim.token, claim);
   }
 
+  /** Items of claims of some streams that are not dealt with. */
+  count(isCounted: (stream: number) => boolean): number {
+    let count = 0;
+    for (const { stream, left, lost } of this.#claims.values()) if (!lost && isCounted(stream)) count += left;
+    return count;
+  }
+
   forgetDone(): void {
     for (const [token, claim] of this.#claims) if (claim.left === 0 || claim.lost) this.#claims.delete(token);
   }

@@ -9,11 +9,12 @@ import { LeaseLostError, messageOf, PermanentError, TallymanError } from '../err
 import { type ClaimAnswer, type ClaimedItem, ClaimedJob, type LaneRun } from './claim.ts';
 import { commitEffects } from './commit.ts';
 import { type ContextHost, RunningContext } from './context.ts';
-import type { EnqueueOptions, Enqueuer } from './enqueue.ts';
+import type { Enqueuer } from './enqueue.ts';
 import { toEvent, type WorkerEvents } from './events.ts';
 import { type Failure, type FailureOutcome, reportFailures, toFailure } from './failures.ts';
 import type { AnyKind, Kind, Priority } from './kind.ts';
 import { Leases } from './leases.ts';
+import type { EnqueueOptions } from './new-job.ts';
 import type { Prefetch } from './prefetch.ts';
 import { Settler } from './settle.ts';
 import { type Checked, check } from './standard-schema.ts';
@@ -34,6 +35,8 @@ export interface RunnerOptions {
   readonly prefetch: Prefetch;
   /** There is room for more. */
   readonly onRoom: () => void;
+  /** Something that had ended is now known to the database, too. */
+  readonly onConfirmed: () => void;
   /** The lane was let go, or lost. */
   readonly onLaneGone: (lane: LaneRun) => void;
 }
@@ -55,7 +58,6 @@ export class Runner implements ContextHost {
   readonly #options: RunnerOptions;
   readonly #failures: Batcher<Failure, FailureOutcome>;
   readonly #running = new Set<ClaimedJob>();
-  readonly #heldOf = new Map<string, number>();
   readonly #unknown: ClaimedItem[] = [];
   #ready: ClaimedItem[] = [];
   #readyHead = 0;
@@ -93,8 +95,9 @@ export class Runner implements ContextHost {
     return this.#jobs;
   }
 
+  /** Items of a queue that this worker has claimed, and that are not confirmed. */
   heldOf(queue: string): number {
-    return this.#heldOf.get(queue) ?? 0;
+    return this.leases.count((stream) => this.streams.get(stream)?.queue === queue);
   }
 
   /** Nothing in hand, nothing on its way to the database. */
@@ -102,16 +105,16 @@ export class Runner implements ContextHost {
     return this.#slots === 0 && this.#jobs === 0 && this.#failing === 0 && !this.settler.busy;
   }
 
+  /** Puts what was claimed into line; `pump` starts it. */
   take(answer: Pick<ClaimAnswer, 'claims' | 'items'>): void {
     this.leases.add(answer.claims);
     for (const item of answer.items) {
-      this.#count(item, 1);
       this.#jobs += jobsIn(item);
       this.#ready.push(item);
     }
-    this.pump();
   }
 
+  /** Starts as much of what is in line as may run at once. Handlers that return at once are done when this returns. */
   pump(): void {
     if (this.#slots < this.#options.concurrency && this.#readyHead < this.#ready.length) {
       this.#shared = { job: undefined };
@@ -157,7 +160,6 @@ export class Runner implements ContextHost {
   }
 
   #run(job: ClaimedJob, kind: AnyKind, payload: unknown): void {
-    this.#running.add(job);
     job.startedAt = performance.now();
     job.span = AttemptSpan.begin(job, this.streamOf(job).queue);
     if (this.events.listenerCount('started') > 0) this.events.emit('started', toEvent(job));
@@ -170,6 +172,7 @@ export class Runner implements ContextHost {
       return this.#failed(job, kind, error);
     }
     if (!isPromise(result)) return this.#succeeded(job);
+    this.#running.add(job);
     result.then(
       () => {
         this.#succeeded(job);
@@ -245,6 +248,7 @@ export class Runner implements ContextHost {
     const failure = toFailure(job, thrown, kind.backoff);
     void (job.lane ? this.#failInLane(failure, job.lane) : this.#failFree(failure)).finally(() => {
       this.#failing -= 1;
+      this.#options.onConfirmed();
       this.#options.onRoom();
     });
     this.#free(job.lane ?? job);
@@ -289,13 +293,7 @@ export class Runner implements ContextHost {
   #free(item: ClaimedItem): void {
     this.#slots -= 1;
     this.#jobs -= jobsIn(item);
-    this.#count(item, -1);
     if (!(item instanceof ClaimedJob)) this.#options.onLaneGone(item);
-  }
-
-  #count(item: ClaimedItem, by: 1 | -1): void {
-    const queue = this.streams.get(item.claim.stream)?.queue ?? '';
-    this.#heldOf.set(queue, (this.#heldOf.get(queue) ?? 0) + by);
   }
 
   // ── outcomes ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -307,6 +305,7 @@ export class Runner implements ContextHost {
         if (job.superseded === (event === 'superseded')) this.events.emit(event, toEvent(job));
     }
     this.leases.forgetDone();
+    this.#options.onConfirmed();
     this.#options.onRoom();
   }
 
@@ -384,10 +383,7 @@ export class Runner implements ContextHost {
     const items = this.#ready.slice(this.#readyHead);
     this.#ready = [];
     this.#readyHead = 0;
-    for (const item of items) {
-      this.#count(item, -1);
-      this.#jobs -= jobsIn(item);
-    }
+    for (const item of items) this.#jobs -= jobsIn(item);
     return items;
   }
 

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import type { Database, RawRow } from '../database/database.ts';
 import { messageOf } from '../errors.ts';
-import type { Claim, ClaimedJob, LaneRun, LetGo, Unconfirmed } from './claim.ts';
+import { type Claim, type ClaimedJob, idsOf, type LaneRun, type LetGo, type Unconfirmed } from './claim.ts';
 
 const settleStatement = {
   name: 'tm_settle',
@@ -311,8 +311,3 @@ function stretches(jobs: readonly ClaimedJob[]): [string, string, string] {
 }
 
 const arrayOf = (numbers: readonly string[]): string => `{${numbers.join(',')}}`;
-
-/** An int8[] as Postgres writes it: `{1,2}`. */
-function idsOf(cell: string | null | undefined): string[] {
-  return cell && cell.length > 2 ? cell.slice(1, -1).split(',') : [];
-}

@@ -65,6 +65,8 @@ export class Worker {
   #claiming: Promise<void> | undefined;
   #hinted = false;
   #mayHaveMore = true;
+  /** The limit of a queue kept something back: there is room for it when something else is confirmed. */
+  #isLimited = false;
   #lateAfter = 0;
   /** No claims in the commits of others before this: the last one was refused, and would be again. */
   #claimantAfter = 0;
@@ -90,12 +92,18 @@ export class Worker {
       keepMs: parts.keepMs,
       prefetch: this.#prefetch,
       onRoom: () => this.#onRoom(),
+      onConfirmed: () => {
+        if (this.#isLimited) this.#onHint(null);
+      },
       onLaneGone: (lane) => this.#laneLocks?.unlock(lane),
     });
     this.#handBack = new HandBack(parts.database, this.id, this.#runner);
     if (parts.laneLock)
       this.#laneLocks = new LaneLocks(parts.laneLock, this.#options.leaseMs, {
-        run: (lanes) => this.#runner.take({ claims: [], items: lanes }),
+        run: (lanes) => {
+          this.#runner.take({ claims: [], items: lanes });
+          this.#runner.pump();
+        },
         release: (lanes) => this.#handBack.release(lanes),
         isRunning: () => this.#state === 'running',
       });
@@ -291,10 +299,13 @@ export class Worker {
     if (!kinds.every((kind) => known.has(kind))) return undefined;
     const { promise, resolve } = Promise.withResolvers<ClaimAnswer | undefined>();
     this.#claimBy(
-      promise.then((answer) => {
-        if (answer) return this.#receive(answer, undefined);
-        this.#claimantAfter = performance.now() + this.#options.pollIntervalMs;
-        return undefined;
+      promise.then(async (answer) => {
+        if (answer) {
+          await this.#receive(answer, undefined);
+          this.#runner.pump();
+        } else {
+          this.#claimantAfter = performance.now() + this.#options.pollIntervalMs;
+        }
       }),
     );
     return { worker: this.id, leaseMs, staleMs, answer: resolve };
@@ -313,7 +324,8 @@ export class Worker {
       }
       const began = performance.now();
       const late = began >= this.#lateAfter;
-      const items = Math.max(1, Math.floor(room / this.#jobsPerItem));
+      const jobs = Math.min(room, Math.max(this.#options.concurrency, Math.ceil(this.#prefetch.target / 2)));
+      const items = Math.max(1, Math.floor(jobs / this.#jobsPerItem));
       const answer = await this.#claim(alone === 'alone', late, items);
       const tookMs = performance.now() - began;
       if (late) this.#lateAfter = began + tookMs + Math.max(lateGapMs, tookMs * 20);
@@ -322,25 +334,30 @@ export class Worker {
       if (alone === 'alone') this.#patience.answered(answer.items.length > 0);
       else if (answer.aloneWaits) this.#patience.want(performance.now());
       if (answer.items.length > 0) await this.#receive(answer, tookMs);
+      this.#isLimited = answer.limited || this.#roomOfQueues().some((room) => room <= 0);
+      // The next claim goes out first: the database is at it while these are run.
+      if (this.#mayClaimOn) setImmediate(() => this.#runner.pump());
+      else this.#runner.pump();
       if (!this.#mayHaveMore) void this.#runner.settler.flushed().then(this.#caughtUp.resolve);
       if (answer.expired) await this.#recover();
       await this.#handBack.unknown();
-    } while (
-      this.#state === 'running' &&
-      (this.#hinted || (this.#mayHaveMore && this.#runner.held <= this.#prefetch.target * refillAt))
+    } while (this.#mayClaimOn || (this.#hinted && this.#state === 'running'));
+  }
+
+  /** There may be more, and there is room for it. */
+  get #mayClaimOn(): boolean {
+    return (
+      this.#state === 'running' && this.#mayHaveMore && this.#runner.held <= this.#prefetch.target * refillAt
     );
   }
 
   async #claim(alone: boolean, late: boolean, items: number): Promise<ClaimAnswer> {
     const queues = this.#queues;
     if (queues.length > 1) queues.push(queues.shift() as string);
-    const wants = queues.map(
-      (queue) => (this.#options.limits.get(queue) ?? 1_000_000) - this.#runner.heldOf(queue),
-    );
     return claim(this.#parts.database, {
       worker: this.id,
       queues,
-      wants,
+      wants: this.#roomOfQueues(),
       total: alone ? 1 : items,
       kinds: [...this.#options.kinds.keys()],
       alone,
@@ -349,6 +366,15 @@ export class Worker {
       leaseMs: this.#options.leaseMs,
       staleMs: this.#options.staleMs,
       drop: this.#runner.settler.takeDrops(),
+    });
+  }
+
+  /** How many items more may be held of each queue. */
+  #roomOfQueues(): number[] {
+    const { limits } = this.#options;
+    return this.#queues.map((queue) => {
+      const limit = limits.get(queue);
+      return limit === undefined ? 1_000_000 : limit - this.#runner.heldOf(queue);
     });
   }
 
@@ -365,10 +391,10 @@ export class Worker {
     this.#jobsPerItem += (Math.max(1, jobs / answer.items.length) - this.#jobsPerItem) / 2;
     this.events.emit('claimed', { items: answer.items.length, jobs, durationMs });
     if (answer.claims.some((claim) => !this.#runner.streams.has(claim.stream))) await this.#loadStreams();
-    if (!this.#laneLocks) return this.#runner.take(answer);
-    const free = answer.items.filter((item) => item instanceof ClaimedJob);
-    this.#runner.take({ claims: answer.claims, items: free });
-    await this.#laneLocks.lock(answer.items.filter((item) => item instanceof LaneRun));
+    const { claims, items } = answer;
+    const free = this.#laneLocks ? items.filter((item) => item instanceof ClaimedJob) : items;
+    this.#runner.take({ claims, items: free });
+    await this.#laneLocks?.lock(items.filter((item) => item instanceof LaneRun));
   }
 
   async #loadStreams(): Promise<void> {

@@ -4,11 +4,16 @@ import type { Wakeup } from './wakeup.ts';
 /** `source`: `local`, or the name of the broker it came through. */
 export type HintListener = (queue: string | null, source: string) => void;
 
+const hintStatement = {
+  name: 'tm_hint',
+  text: "select set_config('synchronous_commit', 'off', true), tallyman.hint($1)",
+};
+
 /**
  * Tells workers that something was committed, at most once every few milliseconds.
  *
  * A NOTIFY makes Postgres serialise the commit that carries it, so a busy producer must not send one in every
- * transaction. The first commit after a quiet moment carries it; those that follow share one afterwards.
+ * transaction. One every few milliseconds carries it, for those before it, too; what is left is told afterwards.
  */
 export class Notifier {
   readonly #database: Database;
@@ -16,7 +21,7 @@ export class Notifier {
   readonly #gapMs: number;
   readonly #listeners = new Set<HintListener>();
   #lastAt = 0;
-  #owed = new Set<string>();
+  readonly #owed = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(database: Database, wakeups: readonly Wakeup[], gapMs = 5) {
@@ -43,33 +48,41 @@ export class Notifier {
   }
 
   /**
-   * Whether the transaction about to be sent should carry the notification. Not where a worker of this process will
-   * look at once: the others are told right after.
+   * Whether the transaction about to be sent should carry the notification for these queues. Not where a worker of this
+   * process will look at once and nobody else was kept waiting: the others are told right after.
    */
-  inTransaction(): boolean {
-    if (this.#listeners.size > 0) return false;
+  inTransaction(queues: Iterable<string>): boolean {
+    if (this.#listeners.size > 0 && this.#owed.size === 0) return false;
     const now = performance.now();
     if (now - this.#lastAt < this.#gapMs) return false;
     this.#lastAt = now;
+    for (const queue of queues) this.#owed.delete(queue);
     return true;
   }
 
-  committed(queues: Iterable<string>): void {
+  /** `isCarried`: the transaction carried the notification. */
+  committed(queues: Iterable<string>, isCarried = false): void {
     for (const queue of queues) {
       for (const listener of this.#listeners) listener(queue, 'local');
-      this.#owed.add(queue);
+      if (isCarried) this.#publish(queue);
+      else this.#owed.add(queue);
     }
-    this.#timer ??= setTimeout(() => this.#settleDebt(), this.#gapMs);
+    if (this.#owed.size > 0) this.#timer ??= setTimeout(() => this.#settleDebt(), this.#gapMs);
   }
 
   #settleDebt(): void {
     this.#timer = undefined;
     const queues = [...this.#owed];
-    this.#owed = new Set();
+    if (queues.length === 0) return;
+    this.#owed.clear();
     this.#lastAt = performance.now();
-    // A hint that is lost costs one poll interval.
-    this.#database.query('select tallyman.hint($1)', [queues]).catch(() => {});
-    for (const wakeup of this.#wakeups) for (const queue of queues) void wakeup.publish({ queue });
+    // A hint that is lost costs one poll interval: it need not wait for the disk.
+    this.#database.run(hintStatement, [queues]).catch(() => {});
+    for (const queue of queues) this.#publish(queue);
+  }
+
+  #publish(queue: string): void {
+    for (const wakeup of this.#wakeups) void wakeup.publish({ queue });
   }
 
   async stop(): Promise<void> {

@@ -1,13 +1,25 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { defineKind } from '../../../src/engine/jobs/kind.ts';
 import { Notifier } from '../../../src/engine/wakeups/notifier.ts';
+import type { Wakeup } from '../../../src/engine/wakeups/wakeup.ts';
 import { engine, until } from '../../support/engine.ts';
 
 const noop = defineKind<unknown>({ name: 'noop', handler: () => {} });
 const count = async (bundle: Awaited<ReturnType<typeof engine>>) =>
   Number((await bundle.rows<{ n: string }>('select count(*) as n from tallyman.jobs'))[0]?.n);
+
+/** What a session of its own hears of new jobs. */
+async function listening(url: string) {
+  const listener = new pg.Client({ connectionString: url });
+  await listener.connect();
+  const heard: string[] = [];
+  listener.on('notification', ({ payload }) => heard.push(payload ?? ''));
+  await listener.query('listen tallyman_jobs');
+  return { heard, end: () => listener.end() };
+}
 
 describe('enqueue', () => {
   test('ENG-9: inside the caller’s transaction it exists if, and only if, that commits', async () => {
@@ -243,17 +255,39 @@ describe('enqueue', () => {
 
   test('a NOTIFY is not sent in every transaction of a busy producer: the first, and one afterwards', async () => {
     const bundle = await engine();
-    const listener = new pg.Client({ connectionString: bundle.url });
-    await listener.connect();
-    const heard: string[] = [];
-    listener.on('notification', ({ payload }) => heard.push(payload ?? ''));
-    await listener.query('listen tallyman_jobs');
+    const { heard, end } = await listening(bundle.url);
     const notifier = new Notifier(bundle.tallyman.database, [], 200);
-    const carried = Array.from({ length: 50 }, () => notifier.inTransaction());
+    const queues = ['default', 'plant'];
+    const carried = Array.from({ length: 50 }, () => notifier.inTransaction(queues));
     expect(carried.filter(Boolean)).toHaveLength(1);
-    for (let i = 0; i < 50; i += 1) notifier.committed(['default', 'plant']);
+    for (const isCarried of carried) notifier.committed(queues, isCarried);
     await until('the trailing hint came', () => heard.length >= 2);
-    await listener.end();
-    expect(heard.sort()).toEqual(['default', 'plant']);
+    await end();
+    expect(heard.sort()).toEqual(queues);
+  });
+
+  test('a transaction that carries the NOTIFY pays for those before it; brokers are told each time', async () => {
+    const bundle = await engine();
+    const { heard, end } = await listening(bundle.url);
+    const published: (string | null)[] = [];
+    const broker = { publish: async (hint: { queue: string | null }) => void published.push(hint.queue) };
+    const notifier = new Notifier(bundle.tallyman.database, [broker as unknown as Wakeup], 100);
+    const enqueue = () => notifier.committed(['default'], notifier.inTransaction(['default']));
+    enqueue();
+    expect(published).toEqual(['default']);
+    enqueue();
+    expect(notifier.inTransaction(['default'])).toBe(false);
+    const before = performance.now();
+    while (performance.now() - before < 100);
+    expect(notifier.inTransaction(['default'])).toBe(true);
+    await sleep(200);
+    // Nothing is told on its own: nothing is owed.
+    expect(heard).toEqual([]);
+    enqueue();
+    notifier.committed(['plant']);
+    await until('what nobody carried is told', () => heard.length > 0);
+    await end();
+    expect(heard).toEqual(['plant']);
+    expect(published).toEqual(['default', 'default', 'plant']);
   });
 });

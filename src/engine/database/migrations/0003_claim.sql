@@ -1,24 +1,26 @@
--- A job as a claim hands it over: ["pos", kind, payload, created] and, only where something is not as it mostly is, an
--- object with the rest. `created` and `scheduled` are seconds since 1970: cheaper to write than dates. A payload over
--- 8 KiB is `large`: to be fetched when the job starts, so that a claim is bounded in bytes.
+-- What a claim hands over of a job beside its position, kind, payload and time, where something is not as it mostly is;
+-- null where nothing is. `scheduled` is in seconds since 1970. A payload over 8 KiB is `large`: to be fetched when the job
+-- starts, so that a claim is bounded in bytes.
 --
--- One expression without a subquery, so that it is made part of the query that calls it.
-create function tallyman.packed(j tallyman.jobs, p_superseded boolean) returns text
+-- One expression without a subquery, so that it is made part of the query that calls it; the same holds for the next.
+create function tallyman.unusual(j tallyman.jobs, p_superseded boolean) returns json
 language sql stable as $$
-  select concat('["', j.pos, '",', to_json(j.kind), ',',
-    case when octet_length(j.payload::text) <= 8192 then j.payload::text else 'null' end, ',',
-    date_part('epoch', j.created_at),
-    case when j.id <> j.pos or j.tenant_id <> 'default' or j.attempts > 0 or j.max_attempts <> 5
+  select case when j.id <> j.pos or j.tenant_id <> 'default' or j.attempts > 0 or j.max_attempts <> 5
            or j.correlation_id is not null or j.scheduled_at <> j.created_at or j.trace is not null
            or j.latest_only or j.dedupe_key is not null or octet_length(j.payload::text) > 8192
-      then concat(',', json_strip_nulls(json_build_object(
+      then json_strip_nulls(json_build_object(
         'id', nullif(j.id, j.pos)::text, 'tenant', nullif(j.tenant_id, 'default'), 'attempts', nullif(j.attempts, 0),
         'maxAttempts', nullif(j.max_attempts, 5), 'correlation', j.correlation_id,
         'scheduled', date_part('epoch', nullif(j.scheduled_at, j.created_at)), 'trace', j.trace,
         'early', nullif(j.scheduled_at > now(), false), 'superseded', nullif(p_superseded, false),
         'keyed', nullif(j.dedupe_key is not null, false),
-        'large', nullif(octet_length(j.payload::text) > 8192, false))))
-    end, ']')
+        'large', nullif(octet_length(j.payload::text) > 8192, false)))
+    end
+$$;
+
+create function tallyman.small_payload(j tallyman.jobs) returns text
+language sql stable as $$
+  select case when octet_length(j.payload::text) <= 8192 then j.payload::text else 'null' end
 $$;
 
 -- Claim: one turn at a stream. The lock on the stream's row is the turn; it lasts a few milliseconds and nobody
@@ -46,13 +48,16 @@ create function tallyman.claim(
   p_drop bigint[]          -- own claims of which nothing is left
 ) returns table (
   token bigint, stream integer,
-  -- What the claim holds, as one JSON text: a row with cells for each job would cost more than the jobs do, on both
-  -- sides. In the order of positions, each a free job or a lane with its first jobs:
-  --
-  --   ["pos", kind, payload, created, more]                     see tallyman.packed
-  --   {"pos": "…", "lane": "…", "key": "…", "jobs": […]}
-  items text,
-  expired boolean, alone boolean  -- a row of its own, at the end: what the caller should see to
+  -- The jobs that the claim holds, column by column, each a text that is cheap to write and to read: a row with cells for
+  -- each job would cost more than the jobs do, on both sides. In the order of their items' positions.
+  positions bigint[],      -- in a lane: seqs
+  kinds json,              -- one for all, or an array
+  payloads text,           -- JSON, without the brackets
+  created json,            -- seconds since 1970; one for all, or an array
+  unusual json,            -- {"position": see tallyman.unusual}; null: nothing is
+  lanes bigint[],          -- the lane of each job; null: all are free
+  lane_items json,         -- [["lane", "position in the stream", "key"], …]
+  expired boolean, alone boolean, limited boolean  -- a row of its own, at the end: what the caller should see to
 )
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
@@ -72,10 +77,11 @@ declare
   v_first_token bigint;
   v_any_expired boolean := false;
   v_alone_waits boolean := false;
+  v_limited boolean := false;
+  v_allowance integer;
   v_xmin xid8;
   v_xmax xid8;
   v_token bigint;
-  v_items text;
   v_taken integer;
   v_last bigint;
   v_floor bigint;
@@ -126,7 +132,9 @@ begin
     v_start := case when p_late then v_stream.floor else v_stream.cursor end;
     v_want := case when p_alone then 1 else least(v_left, v_left_of[v_q]) end;
     if v_queue.max_running is not null or v_queue.rate_per_second is not null then
-      v_want := least(v_want, tallyman.allowance(v_queue.name));
+      v_allowance := tallyman.allowance(v_queue.name);
+      v_limited := v_limited or v_allowance < v_want;
+      v_want := least(v_want, v_allowance);
       continue when v_want <= 0;
     end if;
 
@@ -146,14 +154,14 @@ begin
     -- Relies on jobs_ready and lanes_ready, merged by position, and on jobs_in_lane. NOT IN (select …) is looked up in
     -- a hash; <> ALL (array) would walk the array for every row.
     with item as materialized (
-      (select j.pos as item_pos, tallyman.packed(j, false) as packed,
-              null::bigint as lane, null::text as lane_key, null::bigint as lane_floor
+      (select j.pos as item_pos, j.kind, tallyman.small_payload(j) as payload, date_part('epoch', j.created_at) as created,
+              tallyman.unusual(j, false) as unusual, null::bigint as lane, null::text as lane_key, null::bigint as lane_floor
          from tallyman.jobs j
         where j.stream = v_stream.id and j.lane is null and j.pos >= v_start
           and j.pos not in (select unnest(v_held))
         order by j.pos limit v_want)
       union all
-      (select l.pos, null, l.id, l.key, l.floor
+      (select l.pos, null, null, null, null, l.id, l.key, l.floor
          from tallyman.lanes l
         where l.stream = v_stream.id and l.pos >= v_start and l.pos not in (select unnest(v_held))
         order by l.pos limit v_want)
@@ -163,23 +171,36 @@ begin
       select v_token, p_worker, v_stream.id, clock_timestamp() + p_lease_ms * interval '1 millisecond',
              clock_timestamp() + p_stale_ms * interval '1 millisecond', array_agg(i.item_pos), max(i.item_pos)
         from item i having count(*) > 0
+      returning cardinality(positions) as taken, max_pos
+    ), job as (
+      select coalesce(f.pos, i.item_pos) as pos, coalesce(f.kind, i.kind) as kind, coalesce(f.payload, i.payload) as payload,
+             coalesce(f.created, i.created) as created, coalesce(f.unusual, i.unusual) as unusual, i.lane
+        from item i
+        left join lateral (
+          select j.pos, j.kind, tallyman.small_payload(j) as payload, date_part('epoch', j.created_at) as created,
+                 tallyman.unusual(j, j.latest_only and exists (
+                   select 1 from tallyman.jobs n where n.lane = j.lane and n.pos > j.pos and n.kind = j.kind)) as unusual
+            from tallyman.jobs j where j.lane = i.lane and j.pos >= i.lane_floor
+           order by j.pos limit case when p_alone then 1 else p_lane_jobs end) f on i.lane is not null
+       where i.lane is null or f.pos is not null
+    ), handed as (
+      select array_agg(j.pos) as positions, string_agg(j.payload, ',') as payloads,
+             case when min(j.kind collate "C") = max(j.kind collate "C") then to_json(min(j.kind collate "C"))
+                  else to_json(array_agg(j.kind)) end as kinds,
+             case when min(j.created) = max(j.created) then to_json(min(j.created))
+                  else to_json(array_agg(j.created)) end as created,
+             json_object_agg(j.pos, j.unusual) filter (where j.unusual is not null) as unusual,
+             case when count(j.lane) > 0 then array_agg(j.lane) end as lanes
+        from job j
     )
-    select count(*), max(i.item_pos), string_agg(
-        case when i.lane is null then i.packed
-             else concat('{"pos":"', i.item_pos, '","lane":"', i.lane, '","key":', to_json(i.lane_key), ',"jobs":[',
-               (select string_agg(f.packed, ',')
-                  from (select tallyman.packed(j, j.latest_only and exists (
-                                 select 1 from tallyman.jobs n
-                                  where n.lane = j.lane and n.pos > j.pos and n.kind = j.kind)) as packed
-                          from tallyman.jobs j where j.lane = i.lane and j.pos >= i.lane_floor
-                         order by j.pos limit case when p_alone then 1 else p_lane_jobs end) f), ']}')
-        end, ',')
-      into v_taken, v_last, v_items
-      from item i;
+    select c.taken, c.max_pos, h.*,
+           (select json_agg(json_build_array(i.lane::text, i.item_pos::text, i.lane_key)) from item i where i.lane is not null)
+      into v_taken, v_last, positions, payloads, kinds, created, unusual, lanes, lane_items
+      from claimed c, handed h;
+    v_taken := coalesce(v_taken, 0);
     if v_taken > 0 then
       token := v_token;
       stream := v_stream.id;
-      items := v_items;
       return next;
     end if;
     v_left := v_left - v_taken;
@@ -207,12 +228,19 @@ begin
     exit when p_alone and v_taken > 0;
   end loop;
 
-  if v_any_expired or v_alone_waits then
+  if v_any_expired or v_alone_waits or v_limited then
     token := null;
     stream := null;
-    items := null;
+    positions := null;
+    kinds := null;
+    payloads := null;
+    created := null;
+    unusual := null;
+    lanes := null;
+    lane_items := null;
     expired := v_any_expired;
     alone := v_alone_waits;
+    limited := v_limited;
     return next;
   end if;
 end $$;
