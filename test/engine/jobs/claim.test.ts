@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { describe, expect, test } from 'vitest';
+import { ClaimedJob } from '../../../src/engine/jobs/claim.ts';
 import { defineKind } from '../../../src/engine/jobs/kind.ts';
 import { type Bundle, drained, engine, takeTurn, until } from '../../support/engine.ts';
 
@@ -131,6 +132,45 @@ describe('claim', () => {
     await bundle.rows('select tallyman.release($1, $2, $3)', ['w', [token, token], [b, c]]);
     expect((await take(bundle, 'x', 10)).ids).toEqual([b, c, e, f]);
     expect(first.ids).toEqual([a, b, c, d]);
+  });
+
+  test('free jobs, lanes and a lane of which nothing is left, of several kinds and times, in one claim', async () => {
+    const bundle = await engine();
+    const { tallyman } = bundle;
+    const other = defineKind<{ i?: number }>({ name: 'other "kind"', handler: () => {} });
+    await tallyman.enqueue(noop, { i: 1 });
+    await tallyman.enqueue(noop, { i: 2 }, { lane: 'a' });
+    await tallyman.enqueue(other, { i: 3 }, { lane: 'gone' });
+    await tallyman.enqueue(other, { i: 4 }, { tenantId: 'acme', maxAttempts: 9, correlationId: 'c' });
+    await tallyman.enqueue(other, { i: 5 }, { lane: 'a' });
+    await tallyman.enqueue(noop, { i: 6 }, { lane: 'b' });
+    await tallyman.enqueue(noop, { i: 7 }, { lane: 'b', delayMs: 60_000 });
+    await tallyman.enqueue(noop, { i: 8 }, { lane: 'b' });
+    await bundle.rows(`delete from tallyman.jobs where payload::text = '{"i":3}'`);
+    const { items, claims } = await takeTurn(bundle, 'w', { total: 10 });
+    const told = (job: ClaimedJob) => ({ kind: job.kind, ...(job.payload as object) });
+    const seen = items.map((item) =>
+      item instanceof ClaimedJob ? told(item) : [item.key, ...item.jobs.map(told)],
+    );
+    expect(seen).toEqual([
+      { kind: 'noop', i: 1 },
+      ['a', { kind: 'noop', i: 2 }, { kind: 'other "kind"', i: 5 }],
+      { kind: 'other "kind"', i: 4 },
+      ['b', { kind: 'noop', i: 6 }],
+      ['gone'],
+    ]);
+    expect(items[2]).toMatchObject({ tenantId: 'acme', maxAttempts: 9, correlationId: 'c', attempts: 0 });
+    expect(items[0]).toMatchObject({ tenantId: 'default', maxAttempts: 5 });
+    expect(claims.map(({ left, jobs }) => [left, jobs.length])).toEqual([[5, 5]]);
+    const [row] = await bundle.rows<{ created: string }>(
+      `select max(date_part('epoch', created_at))::text as created from tallyman.jobs where payload::text = '{"i":4}'`,
+    );
+    expect((items[2] as ClaimedJob).createdAt).toBe(Number(row?.created));
+    await bundle.rows(`delete from tallyman.claims`);
+    // With nothing but free jobs beside it, too.
+    await bundle.rows(`delete from tallyman.jobs where lane is not null`);
+    const again = await takeTurn(bundle, 'w', { total: 10, late: true });
+    expect(again.jobs.map(({ payload }) => payload)).toEqual([{ i: 1 }, { i: 4 }]);
   });
 
   test('a claim is bounded in bytes: large payloads come when their job starts, and not before', async () => {
