@@ -1,10 +1,14 @@
 import type { Database, RawRow } from '../database/database.ts';
+import type { Priority } from './kind.ts';
 import type { AttemptSpan } from './trace.ts';
 
 /** One row of `tallyman.claims` that this worker holds, and how much of it is not yet dealt with. */
 export class Claim {
   readonly token: string;
   readonly stream: number;
+  /** Of its stream. */
+  readonly queue: string;
+  readonly priority: Priority;
   readonly takenAt = Date.now();
   /** Free jobs that are not settled, plus lanes that are not let go. At zero the claim can be dropped. */
   left = 0;
@@ -12,9 +16,11 @@ export class Claim {
   lost = false;
   readonly jobs: ClaimedJob[] = [];
 
-  constructor(token: string, stream: number) {
+  constructor(token: string, stream: number, queue: string, priority: Priority) {
     this.token = token;
     this.stream = stream;
+    this.queue = queue;
+    this.priority = priority;
   }
 }
 
@@ -182,7 +188,7 @@ export interface ClaimAnswer {
 
 const claimStatement = {
   name: 'tm_claim',
-  text: 'select token, stream, positions, kinds, payloads, created, unusual, lanes, lane_items, expired, alone, limited from tallyman.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+  text: 'select token, stream, queue, priority, positions, kinds, payloads, created, unusual, lanes, lane_items, expired, alone, limited from tallyman.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
 };
 
 /** Takes a turn at the streams of some queues. */
@@ -208,12 +214,13 @@ function read(rows: readonly RawRow[]): ClaimAnswer {
   const claims: Claim[] = [];
   let [expired, aloneWaits, limited] = [false, false, false];
   for (const row of rows) {
-    const [token, stream, positions, kinds, payloads, created, unusual, lanes, laneItems, ...seeTo] = row;
+    const [token, stream, queue, priority, ...rest] = row;
+    const [positions, kinds, payloads, created, unusual, lanes, laneItems, ...seeTo] = rest;
     if (!token) {
       [expired, aloneWaits, limited] = seeTo.map((cell) => cell === 't') as [boolean, boolean, boolean];
       continue;
     }
-    const claim = new Claim(token, Number(stream));
+    const claim = new Claim(token, Number(stream), queue ?? '', Number(priority) as Priority);
     claims.push(claim);
     const jobs = columns(positions, kinds, payloads, created, unusual);
     if (laneItems) readLanes(claim, jobs, idsOf(lanes), JSON.parse(laneItems), items);

@@ -37,7 +37,6 @@ export interface JobContext {
 
 /** What a context needs of its worker. */
 export interface ContextHost {
-  streamOf(job: ClaimedJob): { readonly queue: string; readonly priority: Priority };
   commit<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>): Promise<T>;
   enqueue<P>(
     kind: Kind<P>,
@@ -63,10 +62,10 @@ export class RunningContext implements JobContext {
     return this.#job.kind;
   }
   get queue() {
-    return this.#host.streamOf(this.#job).queue;
+    return this.#job.claim.queue;
   }
   get priority() {
-    return this.#host.streamOf(this.#job).priority;
+    return this.#job.claim.priority;
   }
   get tenantId() {
     return this.#job.tenantId;

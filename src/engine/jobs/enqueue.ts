@@ -148,7 +148,7 @@ export class Enqueuer {
 
   /** Undefined: it could not be done so, and nothing was written. */
   async #sendClaimed(jobs: NewJob[], claimant: Claimant): Promise<Enqueued[] | undefined> {
-    const { queue = '', priority } = jobs[0] ?? {};
+    const { queue, priority } = jobs[0] as NewJob;
     let row: RawRow | undefined;
     try {
       [row] = await this.#database.run(enqueueClaimed, [
@@ -174,7 +174,7 @@ export class Enqueuer {
       claimant.answer(undefined);
       return undefined;
     }
-    const claim = new Claim(token, Number(stream));
+    const claim = new Claim(token, Number(stream), queue, priority);
     const claimed = idsOf(ids).map((id, i) => claimedAs(claim, id, jobs[i] as NewJob, Number(created)));
     claimant.answer(claimedAtOnce(claim, claimed));
     return claimed.map(({ id }) => ({ id, existing: false }));

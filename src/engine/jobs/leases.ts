@@ -18,11 +18,11 @@ export class Leases {
     for (const claim of claims) this.#claims.set(claim.token, claim);
   }
 
-  /** Items of claims of some streams that are not dealt with. */
-  count(isCounted: (stream: number) => boolean): number {
-    let count = 0;
-    for (const { stream, left, lost } of this.#claims.values()) if (!lost && isCounted(stream)) count += left;
-    return count;
+  /** Items of a queue that are claimed, and not confirmed. */
+  heldOf(queue: string): number {
+    let held = 0;
+    for (const claim of this.#claims.values()) if (claim.queue === queue && !claim.lost) held += claim.left;
+    return held;
   }
 
   forgetDone(): void {

@@ -12,7 +12,7 @@ import { type ContextHost, RunningContext } from './context.ts';
 import type { Enqueuer } from './enqueue.ts';
 import { toEvent, type WorkerEvents } from './events.ts';
 import { type Failure, type FailureOutcome, reportFailures, toFailure } from './failures.ts';
-import type { AnyKind, Kind, Priority } from './kind.ts';
+import type { AnyKind, Kind } from './kind.ts';
 import { Leases } from './leases.ts';
 import type { EnqueueOptions } from './new-job.ts';
 import type { Prefetch } from './prefetch.ts';
@@ -54,7 +54,6 @@ export class Runner implements ContextHost {
   readonly events = new EventEmitter<WorkerEvents>();
   readonly leases = new Leases(this.events);
   readonly settler: Settler;
-  readonly streams = new Map<number, { queue: string; priority: Priority }>();
   readonly #options: RunnerOptions;
   readonly #failures: Batcher<Failure, FailureOutcome>;
   readonly #running = new Set<ClaimedJob>();
@@ -93,11 +92,6 @@ export class Runner implements ContextHost {
   /** Jobs in hand that have no outcome yet, those of lanes included. */
   get held(): number {
     return this.#jobs;
-  }
-
-  /** Items of a queue that this worker has claimed, and that are not confirmed. */
-  heldOf(queue: string): number {
-    return this.leases.count((stream) => this.streams.get(stream)?.queue === queue);
   }
 
   /** Nothing in hand, nothing on its way to the database. */
@@ -161,7 +155,7 @@ export class Runner implements ContextHost {
 
   #run(job: ClaimedJob, kind: AnyKind, payload: unknown): void {
     job.startedAt = performance.now();
-    job.span = AttemptSpan.begin(job, this.streamOf(job).queue);
+    job.span = AttemptSpan.begin(job);
     if (this.events.listenerCount('started') > 0) this.events.emit('started', toEvent(job));
     let result: unknown;
     try {
@@ -405,10 +399,6 @@ export class Runner implements ContextHost {
   }
 
   // ── what a handler may ask ─────────────────────────────────────────────────────────────────────────────────
-
-  streamOf(job: ClaimedJob) {
-    return this.streams.get(job.claim.stream) ?? { queue: '', priority: 2 as Priority };
-  }
 
   commit<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
     const { database, worker } = this.#options;

@@ -77,12 +77,12 @@ export class AttemptSpan {
   #hasFailed = false;
 
   /** Undefined when nobody is tracing. */
-  static begin(job: ClaimedJob, queue: string): AttemptSpan | undefined {
+  static begin(job: ClaimedJob): AttemptSpan | undefined {
     const recorder = tracer();
-    return recorder && new AttemptSpan(recorder, job, queue);
+    return recorder && new AttemptSpan(recorder, job);
   }
 
-  private constructor(recorder: Tracer, job: ClaimedJob, queue: string) {
+  private constructor(recorder: Tracer, job: ClaimedJob) {
     // Not the active context: that is of whoever happened to make the worker look for work.
     const sender = job.trace === undefined ? undefined : read(job.trace);
     const parent = sender ? trace.setSpanContext(ROOT_CONTEXT, sender) : ROOT_CONTEXT;
@@ -92,7 +92,7 @@ export class AttemptSpan {
         kind: SpanKind.CONSUMER,
         attributes: {
           'messaging.system': 'tallyman',
-          'messaging.destination.name': queue,
+          'messaging.destination.name': job.claim.queue,
           'messaging.operation.name': 'process',
           'messaging.operation.type': 'process',
           'messaging.message.id': job.id,

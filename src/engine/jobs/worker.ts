@@ -10,7 +10,6 @@ import { type ClaimAnswer, ClaimedJob, claim, LaneRun } from './claim.ts';
 import type { Claimant, Enqueuer } from './enqueue.ts';
 import { HandBack } from './hand-back.ts';
 import { Heartbeat } from './heartbeat.ts';
-import type { Priority } from './kind.ts';
 import { LaneLocks } from './lane-locks.ts';
 import { Patience } from './patience.ts';
 import { Prefetch } from './prefetch.ts';
@@ -374,7 +373,7 @@ export class Worker {
     const { limits } = this.#options;
     return this.#queues.map((queue) => {
       const limit = limits.get(queue);
-      return limit === undefined ? 1_000_000 : limit - this.#runner.heldOf(queue);
+      return limit === undefined ? 1_000_000 : limit - this.#runner.leases.heldOf(queue);
     });
   }
 
@@ -390,18 +389,10 @@ export class Worker {
     const jobs = answer.claims.reduce((sum, claim) => sum + claim.jobs.length, 0);
     this.#jobsPerItem += (Math.max(1, jobs / answer.items.length) - this.#jobsPerItem) / 2;
     this.events.emit('claimed', { items: answer.items.length, jobs, durationMs });
-    if (answer.claims.some((claim) => !this.#runner.streams.has(claim.stream))) await this.#loadStreams();
     const { claims, items } = answer;
     const free = this.#laneLocks ? items.filter((item) => item instanceof ClaimedJob) : items;
     this.#runner.take({ claims, items: free });
     await this.#laneLocks?.lock(items.filter((item) => item instanceof LaneRun));
-  }
-
-  async #loadStreams(): Promise<void> {
-    const { rows } = await this.#parts.database.query<{ id: number; queue: string; priority: Priority }>(
-      'select id, queue, priority from tallyman.streams',
-    );
-    for (const { id, queue, priority } of rows) this.#runner.streams.set(id, { queue, priority });
   }
 
   async #recover(): Promise<void> {

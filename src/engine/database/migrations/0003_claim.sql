@@ -47,7 +47,7 @@ create function tallyman.claim(
   p_stale_ms integer,
   p_drop bigint[]          -- own claims of which nothing is left
 ) returns table (
-  token bigint, stream integer,
+  token bigint, stream integer, queue text, priority smallint,
   -- The jobs that the claim holds, column by column, each a text that is cheap to write and to read: a row with cells for
   -- each job would cost more than the jobs do, on both sides. In the order of their items' positions.
   positions bigint[],      -- in a lane: seqs
@@ -201,6 +201,8 @@ begin
     if v_taken > 0 then
       token := v_token;
       stream := v_stream.id;
+      queue := v_stream.queue;
+      priority := v_stream.priority;
       return next;
     end if;
     v_left := v_left - v_taken;
@@ -229,19 +231,8 @@ begin
   end loop;
 
   if v_any_expired or v_alone_waits or v_limited then
-    token := null;
-    stream := null;
-    positions := null;
-    kinds := null;
-    payloads := null;
-    created := null;
-    unusual := null;
-    lanes := null;
-    lane_items := null;
-    expired := v_any_expired;
-    alone := v_alone_waits;
-    limited := v_limited;
-    return next;
+    return query select null::bigint, null::integer, null::text, null::smallint, null::bigint[], null::json, null::text,
+                        null::json, null::json, null::bigint[], null::json, v_any_expired, v_alone_waits, v_limited;
   end if;
 end $$;
 
