@@ -390,9 +390,11 @@ export class Worker {
     this.#jobsPerItem += (Math.max(1, jobs / answer.items.length) - this.#jobsPerItem) / 2;
     this.events.emit('claimed', { items: answer.items.length, jobs, durationMs });
     const { claims, items } = answer;
-    const free = this.#laneLocks ? items.filter((item) => item instanceof ClaimedJob) : items;
-    this.#runner.take({ claims, items: free });
-    await this.#laneLocks?.lock(items.filter((item) => item instanceof LaneRun));
+    if (!this.#laneLocks) return this.#runner.take(answer);
+    this.#runner.take({ claims, items: items.filter((item) => item instanceof ClaimedJob) });
+    // Free jobs do not wait for locks.
+    this.#runner.pump();
+    await this.#laneLocks.lock(items.filter((item) => item instanceof LaneRun));
   }
 
   async #recover(): Promise<void> {
