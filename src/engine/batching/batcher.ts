@@ -31,11 +31,11 @@ export class Batcher<Item, Answer> {
     });
   }
 
-  /** Callers that run in the same turn of the event loop share the first batch, too. */
+  /** Callers that run in the same turn of the event loop share the first batch, too: this comes behind all of them. */
   #schedule(): void {
     if (this.#scheduled || this.#inFlight >= this.#maxInFlight) return;
     this.#scheduled = true;
-    setImmediate(() => {
+    process.nextTick(() => {
       this.#scheduled = false;
       this.#flush();
     });
