@@ -25,7 +25,7 @@ export class Claim {
 }
 
 /** What is not as it mostly is; see `tallyman.unusual`. */
-export interface Unusual {
+interface Unusual {
   readonly id?: string;
   readonly tenant?: string;
   readonly attempts?: number;

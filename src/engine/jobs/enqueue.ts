@@ -2,7 +2,7 @@ import { Batcher } from '../batching/batcher.ts';
 import { type Database, isConnectionError, type Queryable, type RawRow } from '../database/database.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
-import { Claim, type ClaimAnswer, ClaimedJob, claimedAtOnce } from './claim.ts';
+import { Claim, type ClaimAnswer, ClaimedJob, claimedAtOnce, idsOf } from './claim.ts';
 import type { Kind } from './kind.ts';
 import {
   type EnqueueOptions,
@@ -222,7 +222,10 @@ export class Enqueuer {
     const statement = plain ? enqueuePlain : enqueueFull;
     if (on !== this.#database) {
       const { rows } = await on.query(statement.text, values);
-      if (plain) return idsOf(rows[0]?.ids).map((id) => ({ id, existing: false }));
+      // The client may read arrays, or leave them as text.
+      const ids = rows[0]?.ids;
+      if (plain)
+        return (Array.isArray(ids) ? ids.map(String) : idsOf(ids)).map((id) => ({ id, existing: false }));
       return rows.map((row) => ({ id: String(row.id), existing: row.existing === true }));
     }
     const rows = await this.#database.run(statement, values);
@@ -237,11 +240,6 @@ const outcomeUnknown = (jobs: NewJob[], error: unknown): TallymanError =>
     `The connection was lost while ${jobs.length} job(s) were being committed (${messageOf(error)}): they may or may not be there. Give a dedupeKey to make repeating safe.`,
     { cause: error },
   );
-
-/** An int8[] as text, or as a client with array parsers has read it. */
-function idsOf(value: unknown): string[] {
-  return Array.isArray(value) ? value.map(String) : String(value).slice(1, -1).split(',');
-}
 
 /** The job as a claim would have handed it over. */
 function claimedAs(claim: Claim, id: string, { row }: NewJob, created: number): ClaimedJob {

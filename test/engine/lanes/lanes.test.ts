@@ -3,6 +3,7 @@ import pg from 'pg';
 import { describe, expect, test } from 'vitest';
 import { PermanentError } from '../../../src/engine/errors.ts';
 import { defineKind } from '../../../src/engine/jobs/kind.ts';
+import type { LaneLock } from '../../../src/engine/locks/lane-lock.ts';
 import { drained, engine, takeTurn, until } from '../../support/engine.ts';
 
 type Step = { readonly n: number; readonly fail?: number; readonly permanent?: boolean };
@@ -343,6 +344,30 @@ describe('lanes', () => {
     );
     await until('all are done', () => done === 480);
     await drained(bundle);
+  });
+
+  test('free jobs do not wait for the locks of lanes that came with them', async () => {
+    const answer = Promise.withResolvers<void>();
+    const slow: LaneLock = {
+      name: 'slow',
+      trouble: undefined,
+      acquire: async (keys) => {
+        await answer.promise;
+        return { granted: keys, refused: [] };
+      },
+      renew: async () => [],
+      release: async () => {},
+      stop: async () => {},
+    };
+    const bundle = await engine({ laneLock: slow });
+    const log: string[] = [];
+    const kind = recorder(log);
+    await bundle.tallyman.enqueue(kind, { n: 1 }, { lane: 'a' });
+    await bundle.tallyman.enqueue(kind, { n: 2 });
+    await bundle.work({ kinds: [kind] });
+    await until('the free one ran', () => log.length === 1).finally(answer.resolve);
+    await until('the other ran when it had its lock', () => log.length === 2);
+    expect(log).toEqual(['undefined:2', 'a:1']);
   });
 
   test('a lane that retention removed comes back with the next job', async () => {
