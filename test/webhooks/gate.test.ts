@@ -25,6 +25,16 @@ test('WH-8: an endpoint that failed last has room for one, and nobody waits for 
   expect(await gate.enter('1', { isSuspect: true })).toBeDefined();
 });
 
+test('WH-8: who waits for an endpoint that fails meanwhile is sent away', async () => {
+  const gate = new Gate({ perEndpoint: 1, patienceMs: 600_000 });
+  const leave = await gate.enter('1', { isSuspect: false });
+  const waits = gate.enter('1', { isSuspect: false });
+  gate.dismiss('1');
+  leave?.();
+  expect(await waits).toBeUndefined();
+  expect(await gate.enter('1', { isSuspect: false })).toBeDefined();
+});
+
 test('WH-8: those that are sent away come back one by one, not all at once, and within a minute', () => {
   const gate = new Gate({ perEndpoint: 5 });
   const delays = Array.from({ length: 5000 }, () => gate.delay('1', 1000, { isFailing: true }));

@@ -7,7 +7,8 @@ export interface GateOptions {
 
 interface Traffic {
   readonly startedAt: Set<number>;
-  readonly waiting: (() => void)[];
+  /** Each is told whether there is room for it. */
+  readonly waiting: ((hasRoom: boolean) => void)[];
   /** How long an exchange takes, the latest counting most. */
   usualMs: number;
   /** When the last of those that were put off is to come back. */
@@ -48,6 +49,11 @@ export class Gate {
     return hasRoom && traffic.startedAt.size < limit ? this.#start(endpoint, traffic) : undefined;
   }
 
+  /** The endpoint has failed: those that wait came when it was well, and are to look again before they try. */
+  dismiss(endpoint: string): void {
+    for (const called of this.#of(endpoint).waiting.splice(0)) called(false);
+  }
+
   /** In how many milliseconds one that was sent away should come back; not before `atLeastMs`. */
   delay(endpoint: string, atLeastMs: number, { isFailing }: { readonly isFailing: boolean }): number {
     const traffic = this.#of(endpoint);
@@ -69,17 +75,17 @@ export class Gate {
     return () => {
       if (!traffic.startedAt.delete(began)) return;
       traffic.usualMs += (performance.now() - began - traffic.usualMs) / 4;
-      traffic.waiting.shift()?.();
+      traffic.waiting.shift()?.(true);
       this.#forget(endpoint, traffic);
     };
   }
 
-  /** Resolves true when somebody has left, false when patience ends. */
+  /** Resolves true when somebody has left, false when patience or hope ends. */
   #turn(traffic: Traffic): Promise<boolean> {
     return new Promise((resolve) => {
-      const called = (): void => {
+      const called = (hasRoom: boolean): void => {
         clearTimeout(timer);
-        resolve(true);
+        resolve(hasRoom);
       };
       const timer = setTimeout(() => {
         traffic.waiting.splice(traffic.waiting.indexOf(called), 1);

@@ -154,6 +154,7 @@ class Courier {
           [endpointId, 'the receiver answered 410 Gone'],
         );
     });
+    this.#gate.dismiss(endpointId);
     if (isGone)
       throw new PermanentError('HTTP_410', `endpoint ${endpointId} answered 410 Gone and was disabled`);
     const delayMs =
