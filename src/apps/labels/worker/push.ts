@@ -86,13 +86,13 @@ export class Pusher {
     const { hash } = image;
     const mustPush = before.resyncJob !== null && !isAtLeast(before.acceptedJob, before.resyncJob);
     if (hash === before.acceptedHash && !mustPush) return { page: page.page, hash, pushed: false };
-    await this.#passGate(target.store, context);
+    await this.#passGate(target.store, task.label, context);
     try {
       const gateway = this.#options.gateways.of(target.store);
       await gateway.push({ mac: task.mac, page: page.page, image }, context.signal);
       this.#gate.answered(target.store.storeId);
     } catch (error) {
-      this.#tellGate(target.store.storeId, error, context);
+      this.#tellGate(target.store.storeId, task.label, error, context);
       await forgetAccepted(this.#options.database, task.label, page.page);
       return this.#giveUp(task, context, error);
     }
@@ -101,17 +101,17 @@ export class Pusher {
   }
 
   /** Later, without having tried, where the gateway of the store is away: costs no attempt. */
-  async #passGate({ storeId, code }: StoreGateway, context: JobContext): Promise<void> {
-    const waitMs = this.#gate.waitMs(storeId, performance.now());
+  async #passGate({ storeId, code }: StoreGateway, label: string, context: JobContext): Promise<void> {
+    const waitMs = this.#gate.waitMs(storeId, label, performance.now());
     if (waitMs === 0) return;
     await this.#options.database.query('select labels.give_back_attempt($1)', [context.id]);
     throw new RetryLater(waitMs, `put off: the gateway of store "${code}" is away`);
   }
 
-  #tellGate(storeId: string, error: unknown, context: JobContext): void {
+  #tellGate(storeId: string, label: string, error: unknown, context: JobContext): void {
     if (isLeaseLost(error, context)) this.#gate.brokenOff(storeId);
     else if (error instanceof PermanentError) this.#gate.answered(storeId);
-    else this.#gate.failed(storeId, performance.now());
+    else this.#gate.failed(storeId, label, performance.now());
   }
 
   async #render(task: LabelTask, { template, values }: PageSnapshot): Promise<LabelImage> {

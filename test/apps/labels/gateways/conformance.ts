@@ -1,11 +1,12 @@
 /** What every gateway must do, whatever it speaks. An adapter passes it by running it against the simulator. */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { GatewaySettings, LabelGateway } from '../../../../src/apps/labels/gateways/index.ts';
 import {
   type LabelSimulator,
   startLabelSimulator,
 } from '../../../../src/apps/labels/gateways/simulator/index.ts';
 import { PermanentError, RetryLater } from '../../../../src/engine/errors.ts';
+import { eventually } from '../../../support/eventually.ts';
 import { gatewayFor, imageOf, mac, other, whole } from './support.ts';
 
 export interface GatewayAdapter {
@@ -15,7 +16,7 @@ export interface GatewayAdapter {
 }
 
 export function gatewayConformance(name: string, adapter: GatewayAdapter): void {
-  describe(`The gateway ${name}`, { timeout: 20_000 }, () => {
+  describe(`The gateway ${name}`, () => {
     let simulator: LabelSimulator;
     let gateway: LabelGateway;
     const push = async (text: string, to = mac) =>
@@ -57,9 +58,7 @@ export function gatewayConformance(name: string, adapter: GatewayAdapter): void 
       await push('1');
       const [before] = await gateway.report([mac], whole);
       expect(before).toMatchObject({ mac, state: 'processing' });
-      await vi.waitFor(async () => expect((await gateway.report([mac], whole))[0]?.state).toBe('shown'), {
-        timeout: 5000,
-      });
+      await eventually(async () => expect((await gateway.report([mac], whole))[0]?.state).toBe('shown'));
       const [report] = await gateway.report([mac], whole);
       expect(report?.hashes?.get(1)).toBe(adapter.tellsHashes ? (await imageOf('1')).hash : undefined);
       expect(report?.battery).toEqual(expect.any(String));
