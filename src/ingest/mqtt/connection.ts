@@ -112,12 +112,11 @@ export class Connection {
 
   /** Says that these are durable, in the order given, which must be the order they came in. */
   acknowledge(deliveries: readonly Delivery[]): void {
-    if (this.#over) return;
     const due = deliveries.filter(({ message }) => message.qos > 0);
     const acknowledgements = due.map(({ message, packetId }): Acknowledgement => {
       return { type: message.qos === 1 ? 'puback' : 'pubrec', packetId };
     });
-    if (due.length > 0) this.#socket.write(acknowledgementBytes(acknowledgements));
+    if (due.length > 0) this.#send(acknowledgementBytes(acknowledgements));
   }
 
   /** Stops and starts reading: what is not read stays in the network's and then the broker's memory. */
@@ -161,7 +160,7 @@ export class Connection {
     if (limit !== null && unread > limit) this.#fail('MQTT_CLOSED', `a packet beyond ${limit} bytes`, 0x95);
     if (this.#released.length === 0) return;
     const acknowledgements = this.#released.map((packetId) => ({ type: 'pubcomp', packetId }) as const);
-    if (!this.#over) this.#socket.write(acknowledgementBytes(acknowledgements));
+    this.#send(acknowledgementBytes(acknowledgements));
     this.#released = [];
   }
 
@@ -233,12 +232,16 @@ export class Connection {
   }
 
   #write(packet: Packet): void {
-    if (this.#over) return;
     try {
-      this.#socket.write(generate(packet, { protocolVersion: this.version }));
+      this.#send(generate(packet, { protocolVersion: this.version }));
     } catch (error) {
       this.#fail('MQTT_CLOSED', `a ${packet.cmd} cannot be written: ${messageOf(error)}`);
     }
+  }
+
+  /** After taking leave nothing is said any more: it would reset the line, and what was said before might go unread. */
+  #send(bytes: Buffer): void {
+    if (!this.#over && this.#socket.writable) this.#socket.write(bytes);
   }
 
   #refuse(code: number, reasonString?: string): void {

@@ -36,7 +36,7 @@ describe.each([1, 2] as const)('QoS %i', (qos) => {
     }
     await publishing;
     await consumer.start();
-    await until('all is committed', async () => (await consumer.committed()) === 5000, 40_000);
+    await until('all is committed', async () => (await consumer.committed()) === 5000);
     expect(await consumer.amiss()).toEqual([]);
     // Only what a killed process had received and the broker had no acknowledgement of comes again.
     expect(await consumer.repeated()).toMatchObject({ unannounced: 0 });
@@ -63,7 +63,7 @@ describe.each([1, 2] as const)('QoS %i', (qos) => {
       await mosquitto.start();
     }
     await publishing;
-    await until('all is committed', async () => (await consumer.committed()) === 3000, 40_000);
+    await until('all is committed', async () => (await consumer.committed()) === 3000);
     const { rows } = await consumer.database.query(
       'select key from effects group by key having count(*) > 1',
     );
@@ -82,7 +82,7 @@ describe.each([1, 2] as const)('QoS %i', (qos) => {
     await sleep(4000);
     consumer.resume();
     await publishing;
-    await until('all is committed', async () => (await consumer.committed()) === 3000, 40_000);
+    await until('all is committed', async () => (await consumer.committed()) === 3000);
     expect(await consumer.amiss()).toEqual([]);
   });
 });
