@@ -14,8 +14,8 @@ export interface FreshDatabase {
   drop(): Promise<void>;
 }
 
-/** An empty database of one's own on the test server. */
-export async function emptyDatabase(): Promise<{ url: string; drop(): Promise<void> }> {
+/** An empty database of one's own on the test server, in UTF-8 unless another encoding is named. */
+export async function emptyDatabase(encoding?: string): Promise<{ url: string; drop(): Promise<void> }> {
   const server = inject('postgresUrl');
   const name = `t_${randomBytes(6).toString('hex')}`;
   const admin = async (sql: string): Promise<void> => {
@@ -23,7 +23,8 @@ export async function emptyDatabase(): Promise<{ url: string; drop(): Promise<vo
     await client.connect();
     await client.query(sql).finally(() => client.end());
   };
-  await admin(`create database ${name}`);
+  const inEncoding = encoding ? ` encoding '${encoding}' locale 'C' template template0` : '';
+  await admin(`create database ${name}${inEncoding}`);
   const url = new URL(server);
   url.pathname = `/${name}`;
   return { url: url.toString(), drop: () => admin(`drop database if exists ${name} with (force)`) };
@@ -49,7 +50,7 @@ export async function privateServer(): Promise<EmbeddedPostgres> {
   const folder = await mkdtemp(join(tmpdir(), 'tallyman-server-'));
   const server = await startEmbedded({
     dataDir: join(folder, 'postgres'),
-    settings: { max_connections: '60' },
+    settings: { max_connections: '100' },
   });
   onTestFinished(async () => {
     await server.stop();

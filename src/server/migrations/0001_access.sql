@@ -28,7 +28,7 @@ create table tallyman_server.audit_events (
   at timestamptz not null default clock_timestamp(),
   -- `key:<id>`, `cli`, or `anonymous`.
   actor text not null,
-  -- `jobs.cancel`, `keys.create` …
+  -- `jobs.cancel`, `keys.create` ...
   action text not null,
   resource text,
   outcome text not null check (outcome in ('done', 'refused', 'failed')),

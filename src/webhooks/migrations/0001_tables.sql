@@ -19,7 +19,7 @@ create table tallyman_webhooks.endpoints (
   ordered boolean not null default false,
   timeout_ms integer not null default 30000 check (timeout_ms between 100 and 300000),
   max_attempts smallint not null default 5 check (max_attempts between 1 and 100),
-  -- Seconds to wait after attempt 1, 2, …; the last one repeats. Null: 2, 4, 8, … seconds.
+  -- Seconds to wait after attempt 1, 2, ...; the last one repeats. Null: 2, 4, 8, ... seconds.
   retry_delays integer[],
   disabled_at timestamptz,
   disabled_reason text,

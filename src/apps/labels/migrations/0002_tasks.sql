@@ -8,7 +8,7 @@ select tallyman.stream_of('labels', 2::smallint);
 -- One task a label, in lane `label:{MAC}`, in the order given; each page remembers the task it waits for.
 -- The caller has the labels locked, in the order of their MACs; enqueue_full locks the lanes in the same order before a
 -- number is drawn. So within a label the order of tasks is the order of commits.
--- tasks: [{label, mac, latest, resync, pages: [1, …], payload}]
+-- tasks: [{label, mac, latest, resync, pages: [1, ...], payload}]
 create function labels.enqueue_tasks(p_tenant text, p_tasks json, p_correlation text) returns bigint[]
 language plpgsql as $$
 declare

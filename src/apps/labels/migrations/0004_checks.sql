@@ -1,5 +1,5 @@
 -- How long a page that has drifted so often in a row is left alone before it is looked at again: a label that fell off
--- its shelf must not be pushed to for ever at full speed. The first time not at all, then 10, 20, 40 … minutes, a day at
+-- its shelf must not be pushed to for ever at full speed. The first time not at all, then 10, 20, 40 ... minutes, a day at
 -- the most.
 create function labels.drift_pause(p_drifts integer) returns interval
 language sql immutable as $$

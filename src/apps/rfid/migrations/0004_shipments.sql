@@ -1,6 +1,6 @@
 -- What leaves, and what comes back.
 --
---   shipments        PLANNED → LOADING → SHIPPED, never back
+--   shipments        PLANNED -> LOADING -> SHIPPED, never back
 --   shipment_lines   one for each outbound license plate (OBLPN): open, loaded (it has a basket), closed (that came back)
 --
 -- Locks are taken in the order shipment, basket, line.

@@ -17,7 +17,7 @@ begin
 end $$;
 
 -- Appends the entries whose keys are new, in the order of the input, from offset `first` on without a gap. The keys of
--- one call are distinct. Those that were taken come back as [[n, offset, digest], …], n counting the input from 1.
+-- one call are distinct. Those that were taken come back as [[n, offset, digest], ...], n counting the input from 1.
 -- With p_strict a key that is taken by other content is an error, and nothing is appended.
 --
 -- Keys are nearly always new, and to insert them finds out for a third less than to look each one up before. Where one
