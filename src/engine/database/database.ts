@@ -1,6 +1,8 @@
 import pg from 'pg';
 import { messageOf, TallymanError } from '../errors.ts';
 import { type Logger, silentLogger } from '../logger.ts';
+import { HotQuery, type PreparedStatement, type RawRow, type Value } from './hot-query.ts';
+import { Spare } from './spare.ts';
 
 /** Anything that can run SQL: a `pg` client, a pool, a transaction of ours or of a query builder. */
 export interface Queryable {
@@ -8,12 +10,6 @@ export interface Queryable {
     text: string,
     values?: unknown[],
   ): Promise<{ rows: Row[]; rowCount: number | null }>;
-}
-
-/** A statement that is prepared once a connection; `rows` come as arrays of raw text, for the hot paths to read. */
-export interface PreparedStatement {
-  readonly name: string;
-  readonly text: string;
 }
 
 export interface DatabaseOptions {
@@ -29,16 +25,12 @@ export interface DatabaseOptions {
 
 export const oldestServer = 15;
 
-const asText = { getTypeParser: () => (value: string | Buffer) => value };
-
-/** Text in, text out: the raw cells of a prepared statement. */
-export type RawRow = readonly (string | null)[];
-
 /** The pool, transactions on it, and connections of one's own. */
 export class Database implements Queryable {
   readonly pool: pg.Pool;
   readonly logger: Logger;
   readonly #config: pg.ClientConfig;
+  #spare: Spare | undefined;
   #closing = false;
   /** False behind a transaction pooler: each prepared statement would have to exist on every server connection. */
   prepare = true;
@@ -96,20 +88,26 @@ export class Database implements Queryable {
     return this.pool.query<Row>(text, values);
   }
 
-  /** Runs a hot statement on any connection of the pool. */
-  async run(
-    statement: PreparedStatement,
-    values: unknown[],
-    on: pg.Pool | pg.ClientBase = this.pool,
-  ): Promise<RawRow[]> {
-    const result = await on.query({
-      text: statement.text,
-      values,
-      rowMode: 'array',
-      types: asText,
-      ...(this.prepare && { name: statement.name }),
+  /** Keeps a connection at hand for `run`, beside the pool; see `Spare`. */
+  keepSpare(): void {
+    this.#spare ??= new Spare(() => this.dedicated());
+  }
+
+  /** Runs a statement of the hot paths, on any connection unless told. */
+  run(statement: PreparedStatement, values: readonly Value[], on?: pg.ClientBase): Promise<RawRow[]> {
+    const query = new HotQuery(statement, values, this.prepare);
+    const spare = on ? undefined : this.#spare?.take();
+    // A pool and a client take it alike; the driver's types know of neither.
+    const asker = (on ?? spare ?? this.pool) as {
+      query(query: HotQuery, values: undefined, done: HotQuery['callback']): void;
+    };
+    return new Promise((resolve, reject) => {
+      asker.query(query, undefined, (error, rows = []) => {
+        if (spare) this.#spare?.giveBack({ isBroken: isConnectionError(error) });
+        if (error) reject(error);
+        else resolve(rows);
+      });
     });
-    return result.rows as RawRow[];
   }
 
   /**
@@ -162,7 +160,7 @@ export class Database implements Queryable {
 
   async close(): Promise<void> {
     this.#closing = true;
-    await this.pool.end();
+    await Promise.all([this.#spare?.close(), this.pool.end()]);
   }
 }
 

@@ -1,4 +1,5 @@
-import type { Database, RawRow } from '../database/database.ts';
+import type { Database } from '../database/database.ts';
+import type { RawRow } from '../database/hot-query.ts';
 import type { Priority } from './kind.ts';
 import type { AttemptSpan } from './trace.ts';
 
@@ -274,27 +275,28 @@ function readLanes(
   items: ClaimedItem[],
 ): void {
   const runs = new Map(lanes.map(([id, pos, key]) => [id, new LaneRun(claim, id, pos, key)]));
-  const rest = new Set(runs.values());
+  // A lane without a job (all were cancelled meanwhile) is an item, too: it has to be let go.
+  const found: ClaimedItem[] = [...runs.values()];
   let heldBack: LaneRun | undefined;
-  claim.left = runs.size;
   jobs.positions.forEach((_, i) => {
     const lane = runs.get(laneOf[i] ?? '');
     const job = jobAt(claim, lane, jobs, i);
-    if (!lane) {
-      items.push(job);
-      claim.left += 1;
-    } else {
-      if (rest.delete(lane)) items.push(lane);
+    if (lane) {
       // A head that is not due yet holds back all behind it.
       if (job.early) heldBack = lane;
       if (lane === heldBack) return;
       lane.jobs.push(job);
-    }
+    } else found.push(job);
     claim.jobs.push(job);
   });
-  // All their jobs were cancelled meanwhile: they have only to be let go.
-  items.push(...rest);
+  claim.left = found.length;
+  if (found.length > runs.size) found.sort(byPosition);
+  items.push(...found);
 }
+
+/** Positions are whole numbers without a sign. */
+const byPosition = (a: ClaimedItem, b: ClaimedItem): number =>
+  a.pos.length - b.pos.length || (a.pos < b.pos ? -1 : 1);
 
 function jobAt(
   claim: Claim,

@@ -1,10 +1,13 @@
 import { Batcher } from '../batching/batcher.ts';
-import { type Database, isConnectionError, type Queryable, type RawRow } from '../database/database.ts';
+import { type Database, isConnectionError, type Queryable } from '../database/database.ts';
+import type { RawRow, Value } from '../database/hot-query.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
 import { Claim, type ClaimAnswer, ClaimedJob, claimedAtOnce, idsOf } from './claim.ts';
 import type { Kind } from './kind.ts';
 import {
+  alikeValues,
+  areAlike,
   type EnqueueOptions,
   type NewJob,
   type NewJobRules,
@@ -20,6 +23,10 @@ export interface Enqueued {
   readonly existing: boolean;
 }
 
+const enqueueAlike = {
+  name: 'tm_enqueue_alike',
+  text: 'select tallyman.enqueue_alike($1, $2, $3, $4, $5, $6, $7, $8, $9) as ids',
+};
 const enqueuePlain = {
   name: 'tm_enqueue_plain',
   text: 'select tallyman.enqueue_plain($1, $2, $3, $4) as ids',
@@ -31,7 +38,7 @@ const enqueueFull = {
 
 const enqueueClaimed = {
   name: 'tm_enqueue_claimed',
-  text: 'select ids, token, stream, created from tallyman.enqueue_claimed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+  text: 'select tallyman.enqueue_claimed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
 };
 
 /** A worker of this process that claims in the commit of an enqueue. */
@@ -43,8 +50,8 @@ export interface Claimant {
   readonly answer: (answer: ClaimAnswer | undefined) => void;
 }
 
-/** Asks a worker of this process before these jobs of one queue are committed. Undefined: not now, or not them. */
-export type FindClaimant = (queue: string, kinds: readonly string[]) => Claimant | undefined;
+/** Asks a worker of this process before so many jobs of a kind are committed. Undefined: not now, or not them. */
+export type FindClaimant = (queue: string, kind: string, jobs: number) => Claimant | undefined;
 
 /** Puts jobs into the database: alone by group commit, in bulk, or inside the caller's transaction. */
 export class Enqueuer {
@@ -134,13 +141,9 @@ export class Enqueuer {
   #claimantFor(jobs: NewJob[]): Claimant | undefined {
     const [first] = jobs;
     if (!first || this.#workers.size === 0) return undefined;
-    const { queue, priority } = first;
-    if (!this.#streams.has(streamKey(queue, priority))) return undefined;
-    if (!jobs.every((job) => isPlainAndDue(job) && job.queue === queue && job.priority === priority))
-      return undefined;
-    const kinds = jobs.map((job) => job.row.k);
+    if (!this.#streams.has(streamKey(first.queue, first.priority)) || !areAlike(jobs)) return undefined;
     for (const find of this.#workers) {
-      const claimant = find(queue, kinds);
+      const claimant = find(first.queue, first.row.k, jobs.length);
       if (claimant) return claimant;
     }
     return undefined;
@@ -152,14 +155,7 @@ export class Enqueuer {
     let row: RawRow | undefined;
     try {
       [row] = await this.#database.run(enqueueClaimed, [
-        queue,
-        priority,
-        jobs.map(({ row }) => row.k),
-        jobs.map(({ row }) => row.p),
-        jobs.map(({ row }) => row.m),
-        jobs.map(({ row }) => row.t),
-        jobs.map(({ row }) => row.c ?? null),
-        jobs.map(({ row }) => row.w ?? null),
+        ...alikeValues(jobs),
         claimant.worker,
         claimant.leaseMs,
         claimant.staleMs,
@@ -169,13 +165,14 @@ export class Enqueuer {
       if (isConnectionError(error)) throw outcomeUnknown(jobs, error);
       return undefined;
     }
-    const [ids, token, stream, created] = row ?? [];
-    if (!ids || !token) {
+    const [token, stream, createdUs, ...ids] = idsOf(row?.[0]);
+    if (!token) {
       claimant.answer(undefined);
       return undefined;
     }
     const claim = new Claim(token, Number(stream), queue, priority);
-    const claimed = idsOf(ids).map((id, i) => claimedAs(claim, id, jobs[i] as NewJob, Number(created)));
+    const created = Number(createdUs) / 1e6;
+    const claimed = ids.map((id, i) => claimedAs(claim, id, jobs[i] as NewJob, created));
     claimant.answer(claimedAtOnce(claim, claimed));
     return claimed.map(({ id }) => ({ id, existing: false }));
   }
@@ -218,8 +215,11 @@ export class Enqueuer {
     const { queues, priorities } = numberStreams(jobs);
     await this.#ensureStreams(queues, priorities);
     const plain = jobs.every((job) => job.plain);
-    const values = [queues, priorities, toJson(jobs), notify];
-    const statement = plain ? enqueuePlain : enqueueFull;
+    const alike = areAlike(jobs);
+    const values: Value[] = alike
+      ? [...alikeValues(jobs), notify]
+      : [queues, priorities, toJson(jobs), notify];
+    const statement = alike ? enqueueAlike : plain ? enqueuePlain : enqueueFull;
     if (on !== this.#database) {
       const { rows } = await on.query(statement.text, values);
       // The client may read arrays, or leave them as text.
@@ -252,8 +252,5 @@ function claimedAs(claim: Claim, id: string, { row }: NewJob, created: number): 
 }
 
 const streamKey = (queue: string, priority: number | undefined): string => `${priority} ${queue}`;
-
-const isPlainAndDue = ({ plain, row }: NewJob): boolean =>
-  plain && row.d === undefined && row.at === undefined;
 
 const queuesOf = (jobs: NewJob[]): Set<string> => new Set(jobs.map((job) => job.queue));

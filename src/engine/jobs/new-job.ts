@@ -1,3 +1,4 @@
+import type { Value } from '../database/hot-query.ts';
 import { TallymanError } from '../errors.ts';
 import { type Kind, type Priority, requirePriority, requireText, requireWhole } from './kind.ts';
 import { type Checked, check } from './standard-schema.ts';
@@ -89,10 +90,11 @@ function written<P>(
   const text = JSON.stringify(payload ?? null);
   if (text === undefined)
     throw new TallymanError('VALIDATION_ERROR', `payload of kind "${kind.name}" cannot be written as JSON`);
-  if (text.includes('\\u0000') && holdsNul.test(text))
+  const unkeepable = text.includes('\\u') && notText.exec(text)?.[1];
+  if (unkeepable)
     throw new TallymanError(
       'VALIDATION_ERROR',
-      `payload of kind "${kind.name}" contains a NUL character (\\u0000), which PostgreSQL cannot keep`,
+      `payload of kind "${kind.name}" contains ${unkeepable}, which is no character that PostgreSQL can keep`,
     );
   const limit = rules.maxPayloadBytes;
   if (text.length * 3 > limit && Buffer.byteLength(text) > limit)
@@ -140,8 +142,35 @@ function checkTimes({ delayMs, scheduledAt }: EnqueueOptions): void {
     throw new TallymanError('BAD_OPTION', 'scheduledAt is not a date');
 }
 
-/** An escaped NUL, not an escaped backslash in front of the letters u0000. */
-const holdsNul = /(?<!\\)(?:\\\\)*\\u0000/;
+/** A NUL, or half of a surrogate pair (whole ones are not escaped); not an escaped backslash in front of such letters. */
+const notText = /(?<!\\)(?:\\\\)*(\\u(?:0000|d[89a-f][0-9a-f]{2}))/;
+
+/** Jobs that are to run at once, free and without a key, and that differ in nothing but their payload. */
+export function areAlike(jobs: readonly NewJob[]): boolean {
+  const [first] = jobs;
+  if (!first) return false;
+  const { k, m, t, c, w } = first.row;
+  return jobs.every(
+    ({ plain, queue, priority, row }) =>
+      plain &&
+      row.d === undefined &&
+      row.at === undefined &&
+      queue === first.queue &&
+      priority === first.priority &&
+      row.k === k &&
+      row.m === m &&
+      row.t === t &&
+      row.c === c &&
+      row.w === w,
+  );
+}
+
+/** What jobs that are alike have in common, said once, and their payloads; as the SQL functions for them take it. */
+export function alikeValues(jobs: readonly NewJob[]): Value[] {
+  const { queue, priority, row } = jobs[0] as NewJob;
+  const payloads = `[${jobs.map((job) => job.row.p).join(',')}]`;
+  return [queue, priority, row.k, row.m, row.t, row.c ?? null, row.w ?? null, payloads];
+}
 
 /** Jobs name their (queue, priority) by index, so that SQL looks each pair up once. */
 export function numberStreams(jobs: NewJob[]): { queues: string[]; priorities: number[] } {

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import type { Database, RawRow } from '../database/database.ts';
+import type { Database } from '../database/database.ts';
+import type { RawRow, Value } from '../database/hot-query.ts';
 import { messageOf } from '../errors.ts';
 import { type Claim, type ClaimedJob, idsOf, type LaneRun, type LetGo, type Unconfirmed } from './claim.ts';
 
@@ -270,7 +271,7 @@ class Batch {
   }
 
   /** Arrays go as text that is ready to be read: the driver would quote and escape each number. */
-  values(worker: string, keepMs: number, drops: readonly string[], isExact: boolean): unknown[] {
+  values(worker: string, keepMs: number, drops: readonly string[], isExact: boolean): Value[] {
     const claims = this.claims.filter((claim) => !claim.lost);
     const jobs = this.jobs.filter((job) => !job.claim.lost);
     const free = jobs.filter((job) => !job.lane);

@@ -147,7 +147,7 @@ export class Worker {
     if (hasShortLease) await this.#heartbeat.ready;
     const unsubscribe = [
       notifier.onHint((queue, source) => this.#onWakeup(queue, source)),
-      enqueuer.addWorker((queue, kinds) => this.#claimant(queue, kinds)),
+      enqueuer.addWorker((queue, kind, jobs) => this.#claimant(queue, kind, jobs)),
     ];
     this.#unsubscribe = () => {
       for (const end of unsubscribe) end();
@@ -190,6 +190,7 @@ export class Worker {
   /** From here on it hears of new work, and of cancelled jobs, at once. */
   async #openUp(): Promise<void> {
     const { database, listen } = this.#parts;
+    database.keepSpare();
     this.#poll();
     await registerKinds(database, this.#options.kinds.values());
     if (!listen || this.#state !== 'running') return;
@@ -288,14 +289,13 @@ export class Worker {
   }
 
   /** Asked before jobs are committed: a worker with nothing to do claims them in that commit. */
-  #claimant(queue: string, kinds: readonly string[]): Claimant | undefined {
+  #claimant(queue: string, kind: string, jobs: number): Claimant | undefined {
     const { leaseMs, staleMs, limits, kinds: known } = this.#options;
     const isIdle =
       this.#state === 'running' && !this.#claiming && this.#runner.quiet && !this.#patience.wanted;
     if (!isIdle || performance.now() < this.#claimantAfter) return undefined;
     const room = Math.min(limits.get(queue) ?? Number.POSITIVE_INFINITY, this.#prefetch.target);
-    if (kinds.length > room || !this.#queues.includes(queue)) return undefined;
-    if (!kinds.every((kind) => known.has(kind))) return undefined;
+    if (jobs > room || !this.#queues.includes(queue) || !known.has(kind)) return undefined;
     const { promise, resolve } = Promise.withResolvers<ClaimAnswer | undefined>();
     this.#claimBy(
       promise.then(async (answer) => {

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { Batcher } from '../batching/batcher.ts';
 import { type Database, isConnectionError, type Queryable } from '../database/database.ts';
+import type { Value } from '../database/hot-query.ts';
 import { TallymanError } from '../errors.ts';
 import { requireText, requireWhole } from '../jobs/kind.ts';
 
@@ -274,7 +275,7 @@ const parameters = (
   entries: readonly Prepared[],
   strict: boolean,
   careful: boolean,
-): unknown[] => [
+): Value[] => [
   stream,
   entries.map((entry) => entry.key),
   entries.map((entry) => entry.digest),

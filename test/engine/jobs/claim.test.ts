@@ -134,6 +134,28 @@ describe('claim', () => {
     expect(first.ids).toEqual([a, b, c, d]);
   });
 
+  test('ENG-2: free jobs and lanes are taken by position, so many of both together, none twice and none passed over', async () => {
+    const bundle = await engine();
+    const names = Array.from({ length: 9 }, (_, i) => (i % 2 === 0 || i > 6 ? `free ${i}` : `lane ${i}`));
+    for (const name of names)
+      await bundle.tallyman.enqueue(noop, {}, name.startsWith('lane') ? { lane: name } : {});
+    const [{ ids } = { ids: [] }] = await bundle.rows<{ ids: string[] }>(
+      'select array_agg(id::text order by id) as ids from tallyman.jobs',
+    );
+    const turns: string[][] = [];
+    for (const total of [4, 1, 3, 5]) {
+      const { items } = await takeTurn(bundle, 'w', { total });
+      turns.push(
+        items.map((item) => (item instanceof ClaimedJob ? `free ${ids.indexOf(item.id)}` : item.key)),
+      );
+    }
+    expect(turns).toEqual([names.slice(0, 4), names.slice(4, 5), names.slice(5, 8), names.slice(8)]);
+    const [held] = await bundle.rows<{ n: number }>(
+      'select sum(cardinality(positions))::int as n from tallyman.claims where max_pos = (select max(p) from unnest(positions) p)',
+    );
+    expect(held?.n).toBe(9);
+  });
+
   test('free jobs, lanes and a lane of which nothing is left, of several kinds and times, in one claim', async () => {
     const bundle = await engine();
     const { tallyman } = bundle;
@@ -155,17 +177,17 @@ describe('claim', () => {
     expect(seen).toEqual([
       { kind: 'noop', i: 1 },
       ['a', { kind: 'noop', i: 2 }, { kind: 'other "kind"', i: 5 }],
+      ['gone'],
       { kind: 'other "kind"', i: 4 },
       ['b', { kind: 'noop', i: 6 }],
-      ['gone'],
     ]);
-    expect(items[2]).toMatchObject({ tenantId: 'acme', maxAttempts: 9, correlationId: 'c', attempts: 0 });
+    expect(items[3]).toMatchObject({ tenantId: 'acme', maxAttempts: 9, correlationId: 'c', attempts: 0 });
     expect(items[0]).toMatchObject({ tenantId: 'default', maxAttempts: 5 });
     expect(claims.map(({ left, jobs }) => [left, jobs.length])).toEqual([[5, 5]]);
     const [row] = await bundle.rows<{ created: string }>(
       `select max(date_part('epoch', created_at))::text as created from tallyman.jobs where payload::text = '{"i":4}'`,
     );
-    expect((items[2] as ClaimedJob).createdAt).toBe(Number(row?.created));
+    expect((items[3] as ClaimedJob).createdAt).toBe(Number(row?.created));
     await bundle.rows(`delete from tallyman.claims`);
     // With nothing but free jobs beside it, too.
     await bundle.rows(`delete from tallyman.jobs where lane is not null`);
@@ -223,7 +245,7 @@ describe('claim', () => {
         `select * from tallyman.claim('w', '{default}', '{1000000}', 100, '{noop}', false, 10, true, 60000, 120000, null)`,
       );
       await client.end();
-      const scans = plans.filter((plan) => /Query Text:[\s\S]*with item as materialized/.test(plan));
+      const scans = plans.filter((plan) => /Query Text:[\s\S]*with lane as materialized/.test(plan));
       expect(scans).toHaveLength(1);
       expect(scans[0]).toMatch(/Index (Only )?Scan using jobs_ready/);
       expect(plans.join('\n')).not.toMatch(/Seq Scan on (jobs|lanes|claims)/);

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, test } from 'vitest';
+import pg from 'pg';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { defineKind } from '../../../src/engine/jobs/kind.ts';
 import type { Worker } from '../../../src/engine/jobs/worker.ts';
 import { Tallyman } from '../../../src/engine/tallyman.ts';
@@ -12,6 +13,16 @@ function countAtOnce(worker: Worker): { jobs: number } {
     if (durationMs === undefined) count.jobs += jobs;
   });
   return count;
+}
+
+const enqueueClaimed = `tallyman.enqueue_claimed('default', 2::smallint, 'noted', 5::smallint, 'default', null, null, '[{}]',
+  'w', 60000, 60000)`;
+
+async function connected({ url }: Bundle): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  onTestFinished(() => client.end());
+  return client;
 }
 
 /** A kind that notes what it ran, and a worker on it that has come to rest. */
@@ -123,6 +134,65 @@ describe('an idle worker claims in the commit of an enqueue', () => {
     await until('both ran', () => ran.length === 2);
     expect(ran).toEqual([1, 2]);
     expect(atOnce.jobs).toBe(0);
+  });
+
+  test('ENG-2: where somebody else has the turn it writes nothing and does not wait', async () => {
+    const bundle = await engine();
+    const [turn, client] = await Promise.all([connected(bundle), connected(bundle)]);
+    await client.query(`select tallyman.streams_of('{default}', '{2}')`);
+    await client.query(`set lock_timeout = '2s'`);
+    const answer = async () => {
+      const { rows } = await client.query<{ given: string[] | null }>(`select ${enqueueClaimed} as given`);
+      return rows[0]?.given;
+    };
+    await turn.query('begin; select from tallyman.streams for update');
+    expect(await answer()).toBeNull();
+    expect(await bundle.rows('select from tallyman.jobs')).toEqual([]);
+    await turn.query('commit');
+    expect(await answer()).toHaveLength(4);
+  });
+
+  test('ENG-2: claims that are gone are left behind, though there are none of any other sort', async () => {
+    const bundle = await engine();
+    const client = await connected(bundle);
+    await client.query(`select tallyman.streams_of('{default}', '{2}')`);
+    const lag = async () => {
+      const { rows } = await client.query<{ lag: number }>(
+        `select (select last_value from tallyman.tokens)::int - first_token::int as lag from tallyman.streams`,
+      );
+      return rows[0]?.lag;
+    };
+    for (let n = 0; n < 250; n += 1) {
+      await client.query(`select ${enqueueClaimed}`);
+      if (n !== 120)
+        await client.query(`delete from tallyman.claims where token <> 121; delete from tallyman.jobs`);
+    }
+    // Number 121 is held all the while: it must not be left behind.
+    expect(await lag()).toBe(250 - 121);
+    await client.query('delete from tallyman.claims');
+    await client.query(`select ${enqueueClaimed}`);
+    expect(await lag()).toBe(0);
+  });
+
+  test('ENG-2: what waits in other queues costs it nothing, though it was planned when nothing did', async () => {
+    const bundle = await engine();
+    const client = await connected(bundle);
+    await client.query(`select tallyman.streams_of('{default,other}', '{2,2}')`);
+    const atOnce = async () => {
+      const { rows } = await client.query<{ 'QUERY PLAN': string }>(
+        `explain (analyze, buffers, costs off, timing off) select ${enqueueClaimed}`,
+      );
+      return Number(/shared hit=(\d+)/.exec(rows.map((row) => row['QUERY PLAN']).join())?.[1]);
+    };
+    for (let n = 0; n < 10; n += 1) await atOnce();
+    const before = await atOnce();
+    await client.query(
+      `insert into tallyman.jobs (id, pos, stream, max_attempts, kind, tenant_id, payload)
+       select -n, -n, (select id from tallyman.streams where queue = 'other'), 5, 'noted', 'default', '{}'
+         from generate_series(1, 20000) n`,
+    );
+    expect(await atOnce()).toBeLessThan(before + 100);
+    expect(await bundle.rows('select from tallyman.claims')).toHaveLength(12);
   });
 
   test('ENG-7: kinds and queues that are not its own, delays, lanes and keys are not for it', async () => {

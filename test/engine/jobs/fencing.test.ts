@@ -255,11 +255,11 @@ describe('ctx.commit', () => {
         await ctx.commit(async (tx) => {
           await tx.query('insert into effects values ($1, $2)', [ctx.id, ctx.attempt]);
           // The commit reaches the server; its answer does not reach us.
-          const query = tx.query.bind(tx) as (text: unknown, values?: unknown) => Promise<unknown>;
+          const query = tx.query.bind(tx) as (...asked: unknown[]) => Promise<unknown>;
           Object.assign(tx, {
-            query: async (text: unknown, values?: unknown) => {
-              const result = await query(text, values);
-              if (text !== 'commit') return result;
+            query: async (...asked: unknown[]) => {
+              const result = await query(...asked);
+              if (asked[0] !== 'commit') return result;
               Reflect.deleteProperty(tx, 'query');
               throw Object.assign(new Error('Connection terminated unexpectedly'), { code: 'ECONNRESET' });
             },

@@ -132,6 +132,35 @@ describe('worker', () => {
     expect(most).toBeLessThanOrEqual(2);
   });
 
+  test.each(['the queue', 'the worker'])(
+    'ENG-13: one slow job takes one place of what %s allows, no more',
+    async (whose) => {
+      const bundle = await engine();
+      const { promise: end, resolve: stop } = Promise.withResolvers<void>();
+      let quick = 0;
+      const kind = defineKind<{ isSlow: boolean }>({
+        name: 'k',
+        queue: 'narrow',
+        handler: async ({ isSlow }) => {
+          if (isSlow) await end;
+          else quick += 1;
+        },
+      });
+      await bundle.tallyman.enqueueMany(
+        kind,
+        Array.from({ length: 30 }, (_, i) => ({
+          payload: { isSlow: i === 0 },
+          ...(i > 20 && { lane: `lane-${i}` }),
+        })),
+      );
+      if (whose === 'the queue') await bundle.tallyman.queues.configure('narrow', { maxRunning: 3 });
+      const queues = whose === 'the worker' ? { narrow: 3 } : ['narrow'];
+      await bundle.work({ kinds: [kind], queues, concurrency: 10, pollIntervalMs: 600_000 });
+      await until('all others are done', () => quick === 29);
+      stop();
+    },
+  );
+
   test('ENG-13: a fleet-wide rate limit', async () => {
     const bundle = await engine();
     const starts: number[] = [];

@@ -40,6 +40,37 @@ language sql as $$
   select pg_notify('tallyman_jobs', q) from (select distinct unnest(p_queues) as q) d
 $$;
 
+-- Jobs that differ in nothing but their payload, and are due, without lane and without dedupe key. Answers the ids in the
+-- order of the input. What is the same for all is said once: a third less than enqueue_plain costs.
+create function tallyman.enqueue_alike(
+  p_queue text, p_priority smallint, p_kind text, p_max_attempts smallint, p_tenant text, p_correlation text,
+  p_trace text, p_payloads json, p_notify boolean
+) returns bigint[]
+language plpgsql as $$
+declare
+  -- Taken here, before a position is drawn; nobody reads it. As a statement of its own it costs more.
+  v_xid constant xid8 not null := pg_current_xact_id();
+  v_stream integer;
+  v_ids bigint[];
+begin
+  select s.id into v_stream from tallyman.streams s
+   where s.queue = p_queue and s.priority = p_priority and s.variant = '';
+  if v_stream is null then
+    v_stream := tallyman.stream_of(p_queue, p_priority);
+  end if;
+  with added as (
+    insert into tallyman.jobs (id, pos, stream, max_attempts, kind, tenant_id, payload, correlation_id, trace)
+    select i.n, i.n, v_stream, p_max_attempts, p_kind, p_tenant, i.payload, p_correlation, p_trace
+      from (select nextval('tallyman.positions') as n, e.payload from json_array_elements(p_payloads) as e (payload)) i
+    returning id
+  )
+  select array_agg(id) into v_ids from added;
+  if p_notify then
+    perform tallyman.hint(array[p_queue]);
+  end if;
+  return v_ids;
+end $$;
+
 -- Jobs without lane and without dedupe key: one statement. Answers the ids in the order of the input.
 create function tallyman.enqueue_plain(
   p_queues text[], p_priorities smallint[], p_jobs json, p_notify boolean

@@ -49,14 +49,14 @@ create function tallyman.claim(
 ) returns table (
   token bigint, stream integer, queue text, priority smallint,
   -- The jobs that the claim holds, column by column, each a text that is cheap to write and to read: a row with cells for
-  -- each job would cost more than the jobs do, on both sides. In the order of their items' positions.
+  -- each job would cost more than the jobs do, on both sides. Free ones by position, then lane by lane, by seq.
   positions bigint[],      -- in a lane: seqs
   kinds json,              -- one for all, or an array
   payloads text,           -- JSON, without the brackets
   created json,            -- seconds since 1970; one for all, or an array
   unusual json,            -- {"position": see tallyman.unusual}; null: nothing is
   lanes bigint[],          -- the lane of each job; null: all are free
-  lane_items json,         -- [["lane", "position in the stream", "key"], …]
+  lane_items json,         -- [["lane", "position in the stream", "key"], ...]
   expired boolean, alone boolean, limited boolean  -- a row of its own, at the end: what the caller should see to
 )
 language plpgsql
@@ -81,7 +81,7 @@ declare
   v_allowance integer;
   v_xmin xid8;
   v_xmax xid8;
-  v_token bigint;
+  v_items bigint[];
   v_taken integer;
   v_last bigint;
   v_floor bigint;
@@ -150,59 +150,66 @@ begin
     end if;
 
     v_xmin := pg_snapshot_xmin(pg_current_snapshot());
-    v_token := nextval('tallyman.tokens');
-    -- Relies on jobs_ready and lanes_ready, merged by position, and on jobs_in_lane. NOT IN (select …) is looked up in
-    -- a hash; <> ALL (array) would walk the array for every row.
-    with item as materialized (
-      (select j.pos as item_pos, j.kind, tallyman.small_payload(j) as payload, date_part('epoch', j.created_at) as created,
-              tallyman.unusual(j, false) as unusual, null::bigint as lane, null::text as lane_key, null::bigint as lane_floor
+    token := nextval('tallyman.tokens');
+    -- Relies on jobs_ready, lanes_ready and jobs_in_lane. NOT IN (select ...) is looked up in a hash; <> ALL (array) would
+    -- walk the array for every row.
+    with lane as materialized (
+      select l.pos, l.id, l.key, l.floor
+        from tallyman.lanes l
+       where l.stream = v_stream.id and l.pos >= v_start and l.pos not in (select unnest(v_held))
+       order by l.pos limit v_want
+    ), last as materialized (
+      -- The last item, counting jobs and lanes by position, each from its index, so that nothing is sorted. Where there are
+      -- no lanes nobody has to count.
+      select max(i.pos) as pos
+        from ((select j.pos from tallyman.jobs j
+                where j.stream = v_stream.id and j.lane is null and j.pos >= v_start and j.pos not in (select unnest(v_held))
+                order by j.pos limit v_want)
+              union all
+              (select l.pos from tallyman.lanes l
+                where l.stream = v_stream.id and l.pos >= v_start and l.pos not in (select unnest(v_held))
+                order by l.pos limit v_want)
+              order by pos limit v_want) i
+       where exists (select 1 from lane)
+    ), job as (
+      (select j.pos, j.kind, j.created_at, tallyman.small_payload(j) as payload, tallyman.unusual(j, false) as unusual,
+              null::bigint as lane
          from tallyman.jobs j
-        where j.stream = v_stream.id and j.lane is null and j.pos >= v_start
-          and j.pos not in (select unnest(v_held))
+        where j.stream = v_stream.id and j.lane is null and j.pos >= v_start and j.pos not in (select unnest(v_held))
+          and j.pos <= coalesce((select i.pos from last i), 9223372036854775807)
         order by j.pos limit v_want)
       union all
-      (select l.pos, null, null, null, null, l.id, l.key, l.floor
-         from tallyman.lanes l
-        where l.stream = v_stream.id and l.pos >= v_start and l.pos not in (select unnest(v_held))
-        order by l.pos limit v_want)
-      order by item_pos limit v_want
-    ), claimed as (
-      insert into tallyman.claims (token, worker, stream, expires_at, stale_at, positions, max_pos)
-      select v_token, p_worker, v_stream.id, clock_timestamp() + p_lease_ms * interval '1 millisecond',
-             clock_timestamp() + p_stale_ms * interval '1 millisecond', array_agg(i.item_pos), max(i.item_pos)
-        from item i having count(*) > 0
-      returning cardinality(positions) as taken, max_pos
-    ), job as (
-      select coalesce(f.pos, i.item_pos) as pos, coalesce(f.kind, i.kind) as kind, coalesce(f.payload, i.payload) as payload,
-             coalesce(f.created, i.created) as created, coalesce(f.unusual, i.unusual) as unusual, i.lane
-        from item i
-        left join lateral (
-          select j.pos, j.kind, tallyman.small_payload(j) as payload, date_part('epoch', j.created_at) as created,
+      select f.*, l.id
+        from lane l cross join lateral (
+          select j.pos, j.kind, j.created_at, tallyman.small_payload(j),
                  tallyman.unusual(j, j.latest_only and exists (
-                   select 1 from tallyman.jobs n where n.lane = j.lane and n.pos > j.pos and n.kind = j.kind)) as unusual
-            from tallyman.jobs j where j.lane = i.lane and j.pos >= i.lane_floor
-           order by j.pos limit case when p_alone then 1 else p_lane_jobs end) f on i.lane is not null
-       where i.lane is null or f.pos is not null
-    ), handed as (
-      select array_agg(j.pos) as positions, string_agg(j.payload, ',') as payloads,
-             case when min(j.kind collate "C") = max(j.kind collate "C") then to_json(min(j.kind collate "C"))
-                  else to_json(array_agg(j.kind)) end as kinds,
-             case when min(j.created) = max(j.created) then to_json(min(j.created))
-                  else to_json(array_agg(j.created)) end as created,
-             json_object_agg(j.pos, j.unusual) filter (where j.unusual is not null) as unusual,
-             case when count(j.lane) > 0 then array_agg(j.lane) end as lanes
-        from job j
+                   select 1 from tallyman.jobs n where n.lane = j.lane and n.pos > j.pos and n.kind = j.kind))
+            from tallyman.jobs j where j.lane = l.id and j.pos >= l.floor
+           order by j.pos limit case when p_alone then 1 else p_lane_jobs end) f
+       where l.pos <= (select i.pos from last i)
     )
-    select c.taken, c.max_pos, h.*,
-           (select json_agg(json_build_array(i.lane::text, i.item_pos::text, i.lane_key)) from item i where i.lane is not null)
-      into v_taken, v_last, positions, payloads, kinds, created, unusual, lanes, lane_items
-      from claimed c, handed h;
-    v_taken := coalesce(v_taken, 0);
+    select array_agg(j.pos), string_agg(j.payload, ','),
+           case when min(j.kind collate "C") = max(j.kind collate "C") then to_json(min(j.kind collate "C"))
+                else to_json(array_agg(j.kind)) end,
+           case when min(j.created_at) = max(j.created_at) then to_json(date_part('epoch', min(j.created_at)))
+                else to_json(array(select date_part('epoch', c.at) from unnest(array_agg(j.created_at)) as c (at))) end,
+           json_object_agg(j.pos, j.unusual) filter (where j.unusual is not null),
+           case when count(j.lane) > 0 then array_agg(j.lane) end,
+           (select json_agg(json_build_array(l.id::text, l.pos::text, l.key)) from lane l where l.pos <= (select i.pos from last i)),
+           (select array_agg(l.pos) from lane l where l.pos <= (select i.pos from last i)),
+           coalesce((select i.pos from last i), max(j.pos))
+      into positions, payloads, kinds, created, unusual, lanes, lane_items, v_items, v_last
+      from job j;
+    v_items := case when v_items is null then positions
+                    else v_items || array(select j.pos from unnest(positions, lanes) as j (pos, lane) where j.lane is null) end;
+    v_taken := coalesce(cardinality(v_items), 0);
     if v_taken > 0 then
-      token := v_token;
       stream := v_stream.id;
       queue := v_stream.queue;
       priority := v_stream.priority;
+      insert into tallyman.claims (token, worker, stream, expires_at, stale_at, positions, max_pos)
+      values (token, p_worker, stream, clock_timestamp() + p_lease_ms * interval '1 millisecond',
+              clock_timestamp() + p_stale_ms * interval '1 millisecond', v_items, v_last);
       return next;
     end if;
     v_left := v_left - v_taken;
@@ -224,7 +231,7 @@ begin
     end if;
     update tallyman.streams s
        set cursor = greatest(s.cursor, v_last + 1), floor = v_floor, mark = v_stream.mark, mark_xid = v_xmax,
-           first_token = coalesce(v_first_token, v_token)
+           first_token = coalesce(v_first_token, token)
      where s.id = v_stream.id
        and (v_taken > 0 or s.floor <> v_floor);
     exit when p_alone and v_taken > 0;
@@ -237,55 +244,64 @@ begin
 end $$;
 
 -- An enqueue in whose commit an idle worker takes its turn: the jobs are there and held at once, and the worker, which
--- has them already, need not ask for them. Answers without ids, and writes nothing, where the turn is somebody else's,
--- where other work comes first, and where the queue is paused or has limits.
+-- has them already, need not ask for them. Answers null, and writes nothing, where the turn is somebody else's, where
+-- other work comes first, and where the queue is paused or has limits.
+--
+-- Otherwise the claim's token, the stream, the time of the enqueue in microseconds since 1970, and the ids. As one array:
+-- for one row, telling the client of its columns costs more than the row.
 --
 -- The stream stays locked until the commit is on disk, and whoever else wants a turn waits so long: this is for workers
 -- that have nothing to do.
 create function tallyman.enqueue_claimed(
-  p_queue text, p_priority smallint,
-  p_kinds text[], p_payloads text[], p_max_attempts smallint[], p_tenants text[], p_correlations text[], p_traces text[],
-  p_worker text, p_lease_ms integer, p_stale_ms integer,
-  out ids bigint[], out token bigint, out stream integer, out created double precision
-)
+  p_queue text, p_priority smallint, p_kind text, p_max_attempts smallint, p_tenant text, p_correlation text,
+  p_trace text, p_payloads json, p_worker text, p_lease_ms integer, p_stale_ms integer
+) returns bigint[]
 language plpgsql
 set enable_seqscan = off
 as $$
 declare
-  v_pos bigint;
+  v_stream integer;
+  v_first_token bigint;
+  v_token bigint;
+  v_ids bigint[];
+  v_last bigint;
 begin
   -- What commits between this look and the lock is passed over, as what commits late is by a claim, and found as that is.
-  select s.id into stream
+  -- min(), not exists(): as a join this could be planned as a walk along every waiting job of every stream.
+  select s.id, s.first_token into v_stream, v_first_token
     from tallyman.streams s
    where s.queue = p_queue and s.priority = p_priority and s.variant = ''
      and exists (select 1 from tallyman.queues q
                   where q.name = p_queue and q.paused_at is null and q.max_running is null and q.rate_per_second is null)
-     and not exists (select 1 from tallyman.jobs j where j.stream = s.id and j.lane is null and j.pos >= s.cursor)
-     and not exists (select 1 from tallyman.lanes l where l.stream = s.id and l.pos >= s.cursor)
+     and (select min(j.pos) from tallyman.jobs j where j.stream = s.id and j.lane is null and j.pos >= s.cursor) is null
+     and (select min(l.pos) from tallyman.lanes l where l.stream = s.id and l.pos >= s.cursor) is null
      for update of s skip locked;
-  if stream is null then
-    return;
+  if v_stream is null then
+    return null;
   end if;
 
   -- The lock has taken a transaction id, as it must be before a position is drawn.
-  for i in 1 .. cardinality(p_kinds) loop
-    v_pos := nextval('tallyman.positions');
+  with added as (
     insert into tallyman.jobs (id, pos, stream, max_attempts, kind, tenant_id, payload, correlation_id, trace)
-    values (v_pos, v_pos, stream, p_max_attempts[i], p_kinds[i], p_tenants[i], p_payloads[i]::json, p_correlations[i],
-            p_traces[i]);
-    ids := ids || v_pos;
-  end loop;
-  -- Drawn under the lock, and compared with what is seen under it: a claim below first_token would be overlooked.
-  token := nextval('tallyman.tokens');
-  update tallyman.streams s
-     set cursor = greatest(s.cursor, v_pos + 1),
-         first_token = coalesce((select min(c.token) from tallyman.claims c
-                                  where c.stream = s.id and c.token >= s.first_token), enqueue_claimed.token)
-   where s.id = enqueue_claimed.stream;
+    select i.n, i.n, v_stream, p_max_attempts, p_kind, p_tenant, i.payload, p_correlation, p_trace
+      from (select nextval('tallyman.positions') as n, e.payload from json_array_elements(p_payloads) as e (payload)) i
+    returning id
+  )
+  select array_agg(a.id), max(a.id) into v_ids, v_last from added a;
+  -- Drawn under the lock: a claim below first_token, which others move under it, would be overlooked.
+  v_token := nextval('tallyman.tokens');
+  update tallyman.streams s set cursor = greatest(s.cursor, v_last + 1) where s.id = v_stream;
+  -- Where all claims are of this sort nobody else moves it. To look each time would cost more than the claim.
+  if v_token > v_first_token + 100 then
+    update tallyman.streams s
+       set first_token = coalesce((select min(c.token) from tallyman.claims c
+                                    where c.stream = v_stream and c.token >= v_first_token), v_token)
+     where s.id = v_stream;
+  end if;
   insert into tallyman.claims (token, worker, stream, expires_at, stale_at, positions, max_pos)
-  values (token, p_worker, stream, clock_timestamp() + p_lease_ms * interval '1 millisecond',
-          clock_timestamp() + p_stale_ms * interval '1 millisecond', ids, v_pos);
-  created := extract(epoch from now());
+  values (v_token, p_worker, v_stream, clock_timestamp() + p_lease_ms * interval '1 millisecond',
+          clock_timestamp() + p_stale_ms * interval '1 millisecond', v_ids, v_last);
+  return array[v_token, v_stream, (extract(epoch from now()) * 1000000)::bigint] || v_ids;
 end $$;
 
 -- A transaction id greater than every one that was given out before this call: that of a subtransaction, read off a row
@@ -325,9 +341,14 @@ begin
     v_allowance := floor(v_tokens);
   end if;
   if v_queue.max_running is not null then
-    v_allowance := least(v_allowance, v_queue.max_running - coalesce((
-      select sum(cardinality(c.positions)) from tallyman.claims c join tallyman.streams s on s.id = c.stream
-       where s.queue = p_queue), 0));
+    -- A claim lists what is done until all of it is: only what is still there counts. Scalar subqueries are looked up one
+    -- by one; EXISTS might be answered by reading every job there is.
+    v_allowance := least(v_allowance, v_queue.max_running - (
+      select count(coalesce(
+               (select j.id from tallyman.jobs j where j.stream = c.stream and j.lane is null and j.pos = h.pos),
+               (select l.id from tallyman.lanes l where l.stream = c.stream and l.pos = h.pos)))
+        from tallyman.claims c join tallyman.streams s on s.id = c.stream, unnest(c.positions) as h (pos)
+       where s.queue = p_queue));
   end if;
   return greatest(v_allowance, 0);
 end $$;

@@ -131,10 +131,11 @@ begin
           (id, finished_at, status, stream, attempts, max_attempts, created_at, scheduled_at, kind,
            tenant_id, payload, lane, seq, worker, correlation_id, last_error)
         select j.id, now(), case when j.pos = any (p_superseded) then 'SUPERSEDED' else 'SUCCEEDED' end, j.stream,
-               j.attempts + 1, j.max_attempts, j.created_at, j.scheduled_at, j.kind, j.tenant_id, j.payload, l.key, j.pos,
+               j.attempts + 1, j.max_attempts, j.created_at, j.scheduled_at, j.kind, j.tenant_id, j.payload, d.key, j.pos,
                p_worker, j.correlation_id, j.last_error
-          from unnest(p_job_lanes, p_first_seqs, p_last_seqs) as d (lane, first, last)
-          join tallyman.lanes l on l.id = d.lane
+          -- OFFSET 0: each lane is looked up once, not once for each of its jobs.
+          from (select d.*, l.key from unnest(p_job_lanes, p_first_seqs, p_last_seqs) as d (lane, first, last)
+                  join tallyman.lanes l on l.id = d.lane offset 0) d
           join tallyman.jobs j on j.lane = d.lane and j.pos between d.first and d.last
          -- Lanes mix the ids. In their order fewer pages of history's index are touched again and again.
          order by j.id
