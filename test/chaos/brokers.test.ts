@@ -89,7 +89,7 @@ describe.each(brokers)(
 
       writing = write();
       await service.start();
-      await until('everybody is back', () => isState('up'), 30_000);
+      await until('everybody is back', () => isState('up'));
       const heard = (await status()).map(({ hints }) => hints);
       await sleep(500);
       await writing.stop();

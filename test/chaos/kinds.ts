@@ -127,7 +127,8 @@ export function chaosKinds(recorder?: Recorder) {
         await pause();
       } else if (step.how === 'until told') {
         if (!slow) return;
-        await new Promise((resolve) => ctx.signal.addEventListener('abort', resolve));
+        if (!ctx.signal.aborted)
+          await new Promise((resolve) => ctx.signal.addEventListener('abort', resolve));
         await note(step, ctx, `signal: ${(ctx.signal.reason as Error).name}`);
       } else {
         try {

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { describe, expect, test } from 'vitest';
-import type { Database, RawRow } from '../../src/engine/database/database.ts';
+import type { Database } from '../../src/engine/database/database.ts';
+import type { RawRow } from '../../src/engine/database/hot-query.ts';
 import { defineKind } from '../../src/engine/jobs/kind.ts';
 import {
   drained as allDrained,

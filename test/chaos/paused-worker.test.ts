@@ -5,7 +5,7 @@ import { amiss, drained, expectFinishedOnce, Fleet, scene } from '../support/cha
 import { engine, until } from '../support/engine.ts';
 
 /** Longer than the tests take to pause the worker, so that every handler is in the middle when it is. */
-const ms = 4000;
+const ms = 8000;
 
 test('ENG-4, ENG-8: SIGSTOP past the lease, then SIGCONT: the worker that wakes up changes nothing', {
   timeout: 120_000,
@@ -34,6 +34,7 @@ test('ENG-4, ENG-8: SIGSTOP past the lease, then SIGCONT: the worker that wakes 
     hows.flatMap((how) => [0, 1, 2].map((i) => ({ payload: { i, how, ...(i === 0 && { ms }) }, lane: how }))),
   );
   await until('every handler is in the middle', async () => (await rows('select 1 from runs')).length === 24);
+  const stoppedAt = Date.now();
   sleeper?.signal('SIGSTOP');
 
   const second = new Fleet({ url: bundle.url, options });
@@ -48,7 +49,8 @@ test('ENG-4, ENG-8: SIGSTOP past the lease, then SIGCONT: the worker that wakes 
     dead: await rows('select id from tallyman.dead_letters'),
   });
   const before = await state();
-  await sleep(ms);
+  // All its handlers are overdue.
+  await sleep(Math.max(0, stoppedAt + ms + 100 - Date.now()));
   sleeper?.signal('SIGCONT');
 
   // Who waited for the signal has it; who tried to commit was refused; the rest was discarded without a word.

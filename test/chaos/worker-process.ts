@@ -39,7 +39,8 @@ if (settings.nats) wakeups.push(counted(natsWakeup({ servers: settings.nats, rec
 
 const tallyman = await Tallyman.open({
   databaseUrl: settings.url,
-  poolSize: 6,
+  // More than there are handlers that pause in the middle of a commit: the others must not wait for them.
+  poolSize: 10,
   applicationName: 'chaos worker',
   wakeups,
   ...(settings.redis && { laneLock: redisLaneLock({ url: settings.redis }) }),

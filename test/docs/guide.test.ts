@@ -30,7 +30,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { defineKind, PermanentError, RetryLater, Tallyman } from ${JSON.stringify(join(root, 'src/index.ts'))};
 const until = async (so) => {
-  for (let i = 0; i < 2000; i += 1) { if (await so()) return; await sleep(10); }
+  for (let i = 0; i < 6000; i += 1) { if (await so()) return; await sleep(10); }
   throw new Error('waited in vain');
 };
 const tallyman = await Tallyman.open({ databaseUrl: process.env.DATABASE_URL, migrate: true });

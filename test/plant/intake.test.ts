@@ -160,7 +160,7 @@ describe('intake', () => {
       ],
       2,
     );
-    await until('all are in', () => intake.status().mqtt?.counters.acknowledged === 4, 40_000);
+    await until('all are in', () => intake.status().mqtt?.counters.acknowledged === 4);
     expect(await countsOf(it)).toEqual({ raw: 10_002, reads: 10_001, baskets: 2, movements: 2 });
     await until('the large one is buried', async () => (await it.tallyman.jobs.counts()).DEAD_LETTER === 1);
     const { items } = await it.tallyman.deadLetters.list({ kind: unreadableKind });

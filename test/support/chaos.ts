@@ -106,7 +106,7 @@ export async function drained(scene: Scene, fleet?: Fleet): Promise<void> {
   }
 }
 
-const stuckAfterMs = 20_000;
+const stuckAfterMs = 60_000;
 
 const whatIsLeft = async ({ rows }: Scene): Promise<unknown> => ({
   now: await rows('select clock_timestamp()'),

@@ -59,7 +59,7 @@ test('RFID-9, RFID-12, RFID-13: replay, shipments and returns work under a role 
   const worker = tallyman.worker({ kinds: [kind], queues: ['rfid'], pollIntervalMs: 50 });
   await worker.start();
   await expect
-    .poll(async () => (await requireShipment(tallyman.database, tenantId, 'S1')).plates, { timeout: 20_000 })
+    .poll(async () => (await requireShipment(tallyman.database, tenantId, 'S1')).plates)
     .toMatchObject([{ oblpn: 'P1', epcHex: tag(1), closedAt: new Date(time(1000)) }]);
   await expect(tallyman.database.query('delete from iot.tag_reads')).rejects.toThrow(/permission denied/);
 });

@@ -100,7 +100,7 @@ describe('rows that commit late with a lower id', () => {
     expect(await replay.catchUp()).toMatchObject({ processed: 3 });
     expect(await replay.catchUp()).toMatchObject({ read: 0 });
     await late.query('commit');
-    await expect.poll(async () => (await replay.catchUp())?.processed, { timeout: 30_000 }).toBe(1);
+    await expect.poll(async () => (await replay.catchUp())?.processed).toBe(1);
   });
 
   test('RFID-9: are found in a partition, written to by itself', async () => {

@@ -175,9 +175,7 @@ describe('replay', () => {
     const following = replay.follow({ signal: stop.signal, intervalMs: 10 });
     await collect(bundle.tallyman.database, wandering(20));
     await expect
-      .poll(async () => (await bundle.rows('select 1 from rfid.tag_read_processings')).length, {
-        timeout: 20_000,
-      })
+      .poll(async () => (await bundle.rows('select 1 from rfid.tag_read_processings')).length)
       .toBe(20);
     stop.abort();
     await following;

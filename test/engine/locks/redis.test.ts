@@ -1,9 +1,10 @@
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { LaneLock } from '../../../src/engine/locks/lane-lock.ts';
 import { redisLaneLock } from '../../../src/engine/locks/redis.ts';
+import { eventually } from '../../support/eventually.ts';
 import { RecordedLogs } from '../../support/services/logs.ts';
 import { runAlone, specifier } from '../../support/services/own-process.ts';
 import { privateRedis } from '../../support/services/redis.ts';
@@ -12,7 +13,7 @@ import type { Service } from '../../support/services/service.ts';
 const minute = 60_000;
 const prefix = 'tallyman:lane:';
 
-describe('LANE-7: lane holders in Redis', { timeout: 15_000 }, () => {
+describe('LANE-7: lane holders in Redis', () => {
   let server: Service;
   let admin: Redis;
   const open: LaneLock[] = [];
@@ -25,14 +26,11 @@ describe('LANE-7: lane holders in Redis', { timeout: 15_000 }, () => {
   };
   /** Asks again until Redis has its say: a granted key that Redis knows of. */
   const untilLocking = (lock: LaneLock) =>
-    vi.waitFor(
-      async () => {
-        await lock.acquire(['probe'], minute);
-        expect(await admin.exists(`${prefix}probe`)).toBe(1);
-        await lock.release(['probe']);
-      },
-      { timeout: 10_000, interval: 20 },
-    );
+    eventually(async () => {
+      await lock.acquire(['probe'], minute);
+      expect(await admin.exists(`${prefix}probe`)).toBe(1);
+      await lock.release(['probe']);
+    });
 
   beforeAll(async () => {
     server = await privateRedis();
@@ -76,7 +74,7 @@ describe('LANE-7: lane holders in Redis', { timeout: 15_000 }, () => {
     const [a, b] = [holder(), holder()];
     await a.lock.acquire(['x', 'y'], 150);
     await a.lock.renew(['y'], minute);
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       expect(await b.lock.acquire(['x', 'y'], minute)).toEqual({ granted: ['x'], refused: ['y'] });
     });
     expect(await a.lock.renew(['x', 'y'], minute)).toEqual(['x']);
@@ -207,10 +205,7 @@ describe('LANE-7: lane holders in Redis', { timeout: 15_000 }, () => {
     await a.lock.release(['x', 'y', 'z']);
     await a.lock.acquire(['z'], minute);
     server.resume();
-    await vi.waitFor(
-      async () => expect((await b.lock.acquire(['x', 'y'], minute)).refused).toEqual([]),
-      5_000,
-    );
+    await eventually(async () => expect((await b.lock.acquire(['x', 'y'], minute)).refused).toEqual([]));
     expect((await b.lock.acquire(['z'], minute)).refused).toEqual(['z']);
   });
 

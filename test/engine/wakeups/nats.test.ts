@@ -1,8 +1,9 @@
 import { connect } from '@nats-io/transport-node';
 import fc from 'fast-check';
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { natsWakeup, queueOf, tokenOf } from '../../../src/engine/wakeups/nats.ts';
 import type { Hint, Wakeup } from '../../../src/engine/wakeups/wakeup.ts';
+import { eventually } from '../../support/eventually.ts';
 import { privateNats } from '../../support/services/nats.ts';
 import type { Service } from '../../support/services/service.ts';
 import { wakeupConformance } from './conformance.ts';
@@ -52,7 +53,7 @@ describe('Wake-ups through NATS: subjects', () => {
     await listener.flush();
     for (const queue of ['labels', 'label_print-2', 'a b', '', null])
       await wakeup.publish({ queue, jobId: '1' });
-    await vi.waitFor(() => expect(subjects).toHaveLength(5));
+    await eventually(() => expect(subjects).toHaveLength(5));
     expect(subjects).toEqual([
       'plant.jobs.labels',
       'plant.jobs.label_print-2',
@@ -70,7 +71,7 @@ describe('Wake-ups through NATS: subjects', () => {
     await sendRaw(server.url, body, 'tallyman.jobs.two.words');
     await sendRaw(server.url, body, 'elsewhere.labels');
     await sendRaw(server.url, body, 'tallyman.jobs.labels');
-    await vi.waitFor(() => expect(hints).toHaveLength(3));
+    await eventually(() => expect(hints).toHaveLength(3));
     expect(hints.map((hint) => hint.queue)).toEqual(['a b', null, 'labels']);
   });
 
@@ -78,7 +79,7 @@ describe('Wake-ups through NATS: subjects', () => {
     const { wakeup, hints } = await open(await privateNats());
     const queue = 'ü'.repeat(2_000);
     await wakeup.publish({ queue, jobId: '1' });
-    await vi.waitFor(() => expect(hints).toEqual([{ queue, jobId: '1' }]));
+    await eventually(() => expect(hints).toEqual([{ queue, jobId: '1' }]));
   });
 
   it('logs in with what the address says, in its first server or a later one', async () => {

@@ -1,7 +1,8 @@
 import { type ChannelModel, connect } from 'amqplib';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { rabbitmqWakeup } from '../../../src/engine/wakeups/rabbitmq.ts';
 import type { Hint, Wakeup } from '../../../src/engine/wakeups/wakeup.ts';
+import { eventually } from '../../support/eventually.ts';
 import { privateRabbitmq } from '../../support/services/rabbitmq.ts';
 import type { Service } from '../../support/services/service.ts';
 import { wakeupConformance } from './conformance.ts';
@@ -14,7 +15,7 @@ const node = (): Promise<Service> => {
 };
 afterAll(async () => (await shared)?.[Symbol.asyncDispose]());
 
-describe('Wake-ups through RabbitMQ: the exchange', { timeout: 15_000 }, () => {
+describe('Wake-ups through RabbitMQ: the exchange', () => {
   let admin: ChannelModel;
   let url: string;
   const open: Wakeup[] = [];
@@ -25,7 +26,7 @@ describe('Wake-ups through RabbitMQ: the exchange', { timeout: 15_000 }, () => {
     url = broker.url;
     admin = await connect(url);
     admin.on('error', () => {});
-  }, 90_000);
+  });
   afterEach(async () => {
     await Promise.all(open.splice(0).map((wakeup) => wakeup.stop()));
   });
@@ -50,7 +51,7 @@ describe('Wake-ups through RabbitMQ: the exchange', { timeout: 15_000 }, () => {
       messages.push([message?.fields.routingKey, JSON.parse(String(message?.content))]);
     });
     await wakeup.publish({ queue: 'labels', jobId: '42' });
-    await vi.waitFor(() => expect(messages).toEqual([['jobs.trigger', { job_id: '42', queue: 'labels' }]]));
+    await eventually(() => expect(messages).toEqual([['jobs.trigger', { job_id: '42', queue: 'labels' }]]));
     await channel.close();
   });
 
@@ -59,7 +60,7 @@ describe('Wake-ups through RabbitMQ: the exchange', { timeout: 15_000 }, () => {
     await channel.assertExchange(`plant-${type}`, type, { durable: false });
     const { wakeup, hints } = await listen({ exchange: `plant-${type}`, routingKey: 'go' });
     await wakeup.publish({ queue: 'labels', jobId: '1' });
-    await vi.waitFor(() => expect(hints).toEqual([{ queue: 'labels', jobId: '1' }]));
+    await eventually(() => expect(hints).toEqual([{ queue: 'labels', jobId: '1' }]));
     await channel.close();
   });
 
@@ -68,7 +69,7 @@ describe('Wake-ups through RabbitMQ: the exchange', { timeout: 15_000 }, () => {
     const channel = await admin.createChannel();
     channel.publish('bpc', 'jobs.trigger', Buffer.from('{"job_id":"other"}'));
     channel.publish('bpc', 'jobs.mine', Buffer.from('{"job_id":"mine"}'));
-    await vi.waitFor(() => expect(hints).toEqual([{ queue: null, jobId: 'mine' }]));
+    await eventually(() => expect(hints).toEqual([{ queue: null, jobId: 'mine' }]));
     await channel.close();
   });
 
@@ -76,10 +77,10 @@ describe('Wake-ups through RabbitMQ: the exchange', { timeout: 15_000 }, () => {
     const { wakeup, hints } = await listen({ exchange: 'short-lived' });
     const channel = await admin.createChannel();
     await channel.deleteExchange('short-lived');
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       await wakeup.publish({ queue: 'labels' });
       expect(hints).toContainEqual({ queue: 'labels' });
-    }, 5_000);
+    });
     await channel.close();
   });
 

@@ -53,7 +53,6 @@ export async function privateMosquitto(options: MosquittoOptions = {}): Promise<
     folder,
     url: `mqtt://127.0.0.1:${port}`,
     ready: async () => (await firstBytes(port, hello))?.startsWith('\x20\x02') === true,
-    startLimitMs: 10_000,
   });
   return Object.assign(service, { secondPort });
 }

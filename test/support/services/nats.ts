@@ -16,6 +16,5 @@ export async function privateNats(login?: { user: string; password: string }): P
     folder,
     url: `nats://127.0.0.1:${port}`,
     ready: async () => (await firstBytes(port, ''))?.startsWith('INFO') === true,
-    startLimitMs: 10_000,
   });
 }

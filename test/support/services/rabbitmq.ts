@@ -44,7 +44,6 @@ export async function privateRabbitmq(): Promise<Service> {
     folder,
     url: `amqp://guest:guest@127.0.0.1:${port}`,
     ready: async () => (await firstBytes(port, 'AMQP\0\0\x09\x01')) !== undefined,
-    startLimitMs: 60_000,
   });
 }
 

@@ -24,6 +24,5 @@ export async function privateRedis(): Promise<Service> {
     folder,
     url: `redis://127.0.0.1:${port}`,
     ready: async () => (await firstBytes(port, 'PING\r\n'))?.startsWith('+PONG') === true,
-    startLimitMs: 10_000,
   });
 }

@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -23,8 +23,10 @@ export interface ServiceOptions {
   readonly url: string;
   /** True once the server answers; asked again until then. */
   readonly ready: () => Promise<boolean>;
-  readonly startLimitMs: number;
 }
+
+/** A broker may take a minute on a busy machine. */
+const startLimitMs = 100_000;
 
 export class Service implements AsyncDisposable {
   readonly url: string;
@@ -42,7 +44,7 @@ export class Service implements AsyncDisposable {
   /** Does nothing when it runs already. Keeps port and data over a restart. */
   async start(): Promise<void> {
     if (this.#process !== undefined) return;
-    const { name, args, env, folder, ready, startLimitMs } = this.#options;
+    const { name, args, env, folder, ready } = this.#options;
     const program = findProgram(this.#options.program, this.#options.debianPackage);
     const child = launch(program, args, { folder, ...(env !== undefined && { env }) });
     this.#process = child;
@@ -70,9 +72,14 @@ export class Service implements AsyncDisposable {
     return this.#end('SIGKILL');
   }
 
-  /** Frozen: the system goes on accepting connections for it, nothing answers. */
+  /**
+   * Frozen: the system goes on accepting connections for it, nothing answers. It is so when this returns: the signal alone
+   * takes a moment to reach every thread.
+   */
   pause(): void {
     this.#process?.kill('SIGSTOP');
+    const deadline = Date.now() + 5000;
+    while (!isFrozen(this.#process?.pid) && Date.now() < deadline);
   }
 
   resume(): void {
@@ -162,5 +169,17 @@ export async function firstBytes(port: number, greeting: string): Promise<string
     return undefined;
   } finally {
     socket.destroy();
+  }
+}
+
+function isFrozen(pid: number | undefined): boolean {
+  const threads = `/proc/${pid}/task`;
+  if (!existsSync(threads)) return true;
+  try {
+    const stats = readdirSync(threads).map((thread) => readFileSync(join(threads, thread, 'stat'), 'latin1'));
+    return stats.every((stat) => /\) T /.test(stat));
+  } catch {
+    // A thread ended meanwhile.
+    return false;
   }
 }

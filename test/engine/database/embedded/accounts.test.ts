@@ -94,7 +94,7 @@ describe.runIf(asRoot)('started by root', () => {
     expect(await query(url, 'select * from kept')).toEqual([]);
     expect(url).toBe(orphan.url);
     await third.finish();
-  }, 60_000);
+  });
 
   test('two that find the folder barred at the same moment end up with one place', async () => {
     const base = await folder();
@@ -131,7 +131,7 @@ describe.runIf(asRoot)('started by root', () => {
     await fresh.stop();
     await rm(await realpath(at('c').dataDir), { recursive: true });
     await expect(startEmbedded(at('c'))).rejects.toMatchObject({ code: 'EMBEDDED_DATA_GONE' });
-  }, 60_000);
+  });
 
   test('a database the account can no longer reach is not replaced by an empty one', async () => {
     const base = await folder();

@@ -138,14 +138,14 @@ describe.runIf(onLinux)('a record', () => {
     const area = await newArea();
     await leave(area, { pidNamespace: 'pid:[1]', host: 'elsewhere' });
     await claim(area);
-  }, 15_000);
+  });
 
   test('is touched by its owner', async () => {
     const area = await newArea();
     await claim(area);
     const path = join(area.folder, 'owner/000001.json');
     const before = (await stat(path)).mtimeMs;
-    await expect.poll(async () => (await stat(path)).mtimeMs, { timeout: 5_000 }).toBeGreaterThan(before);
+    await expect.poll(async () => (await stat(path)).mtimeMs).toBeGreaterThan(before);
   });
 
   test('that a power cut left empty does not count', async () => {
@@ -153,5 +153,5 @@ describe.runIf(onLinux)('a record', () => {
     await mkdir(join(area.folder, 'owner'), { recursive: true });
     await writeFile(join(area.folder, 'owner/000004.json'), '');
     await claim(area);
-  }, 15_000);
+  });
 });

@@ -164,7 +164,7 @@ describe.runIf(onLinux)('after the owner was killed', () => {
       expect(await query(server.url, 'select 1 as one')).toEqual([{ one: 1 }]);
       await server.stop();
     }
-    await expect.poll(() => processesOf(base), { timeout: 10_000 }).toEqual([]);
+    await expect.poll(() => processesOf(base)).toEqual([]);
   });
 
   test('a process that got the dead server’s pid is neither harmed nor in the way', async () => {
@@ -174,7 +174,7 @@ describe.runIf(onLinux)('after the owner was killed', () => {
     const owner = await stat(file);
     const text = await readFile(file, 'utf8');
     server.kill('SIGKILL');
-    await expect.poll(() => processesOf(base), { timeout: 5_000 }).toEqual([]);
+    await expect.poll(() => processesOf(base)).toEqual([]);
     await server.stop();
     // Same account as the server: PostgreSQL takes another account's process for somebody else's by itself.
     const bystander = spawn(
@@ -220,7 +220,7 @@ describe.runIf(onLinux)('a first start that is killed while it makes the databas
     if (initdbToo) expect(await drafts(dataDir)).toEqual([]);
     // Its start is over when the next one's folder has been tidied.
     await server.stop();
-    await expect.poll(() => processesOf(base), { timeout: 10_000 }).toEqual([]);
+    await expect.poll(() => processesOf(base)).toEqual([]);
     await server.restart();
     expect(await drafts(dataDir)).toEqual([]);
   });

@@ -53,6 +53,5 @@ default_pool_size = ${poolSize}
       await client.end();
       return true;
     },
-    startLimitMs: 10_000,
   });
 }
