@@ -8,7 +8,7 @@ import { Jobs } from './jobs/jobs.ts';
 import type { Kind } from './jobs/kind.ts';
 import type { EnqueueOptions } from './jobs/new-job.ts';
 import { Queues } from './jobs/queues.ts';
-import { runningJob } from './jobs/runner.ts';
+import { runningCorrelation } from './jobs/running.ts';
 import { Worker } from './jobs/worker.ts';
 import type { WorkerOptions } from './jobs/worker-options.ts';
 import { Lanes } from './lanes/lanes.ts';
@@ -141,7 +141,7 @@ export class Tallyman {
     items: readonly ({ readonly payload: P } & EnqueueOptions)[],
     { tx }: TxOption = {},
   ): Promise<Enqueued[]> {
-    return this.#enqueuer.many(kind, runningJob() ? items.map(inherited) : items, tx);
+    return this.#enqueuer.many(kind, runningCorrelation() ? items.map(inherited) : items, tx);
   }
 
   /**
@@ -202,6 +202,6 @@ export class Tallyman {
 }
 
 function inherited<O extends EnqueueOptions>(options: O): O {
-  const running = runningJob();
-  return running ? { correlationId: running.correlationId, ...options } : options;
+  const correlationId = runningCorrelation();
+  return correlationId ? { correlationId, ...options } : options;
 }

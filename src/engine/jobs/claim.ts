@@ -138,13 +138,17 @@ export class LaneRun {
   ended = 0;
   /** Nothing pending below: as far as this worker has come. */
   floor = '0';
+  /** Jobs that were run, and of which no settle tells yet. */
+  done: ClaimedJob[] = [];
+  /** To be let go when they are settled. */
+  isLeaving = false;
+  /** Waits for the next settle, with what it has done or to be let go. */
+  isInLine = false;
   /** A settle with completions of this lane is under way; another must wait, or they could commit out of order. */
-  settling = false;
-  /** What came meanwhile, and was found waiting. */
-  readonly behind: Unconfirmed[] = [];
-  /** Completions handed to the settler and not yet confirmed. */
-  unconfirmed = 0;
-  /** Called when `unconfirmed` reaches zero. */
+  isSettling = false;
+  /** A writer had the lane locked: try again after so long to let it go. */
+  letGoAgainMs = 10;
+  /** Called when nothing of the lane waits for a settle, or is in one. */
   readonly waiting: (() => void)[] = [];
 
   constructor(claim: Claim, id: string, pos: string, key: string) {
@@ -156,11 +160,6 @@ export class LaneRun {
 }
 
 export type ClaimedItem = ClaimedJob | LaneRun;
-
-type Completion = { readonly job: ClaimedJob; readonly status: string; readonly letGo?: undefined };
-export type LetGo = { readonly letGo: LaneRun; readonly retryMs: number; readonly job?: undefined };
-/** What is to be written of a job that has ended, or of a lane. */
-export type Unconfirmed = Completion | LetGo;
 
 export interface ClaimRequest {
   readonly worker: string;

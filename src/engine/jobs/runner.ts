@@ -1,7 +1,6 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { context } from '@opentelemetry/api';
+import { context, type Tracer } from '@opentelemetry/api';
 import type pg from 'pg';
 import { Batcher } from '../batching/batcher.ts';
 import type { Database } from '../database/database.ts';
@@ -16,14 +15,10 @@ import type { AnyKind, Kind } from './kind.ts';
 import { Leases } from './leases.ts';
 import type { EnqueueOptions } from './new-job.ts';
 import type { Prefetch } from './prefetch.ts';
+import { outside, running, type Turn } from './running.ts';
 import { Settler } from './settle.ts';
 import { type Checked, check } from './standard-schema.ts';
-import { AttemptSpan } from './trace.ts';
-
-/** The job whose handler is running, for whoever enqueues from within it. */
-export const runningJob = (): ClaimedJob | undefined => running.getStore()?.job;
-
-const running = new AsyncLocalStorage<{ job: ClaimedJob | undefined }>();
+import { AttemptSpan, activeTracer } from './trace.ts';
 
 export interface RunnerOptions {
   readonly database: Database;
@@ -67,8 +62,10 @@ export class Runner implements ContextHost {
    * Handlers that return at once take turns in one async context: to make one costs more than to run them. The first
    * that returns a promise keeps it.
    */
-  #shared: { job: ClaimedJob | undefined } | undefined;
+  #shared: Turn | undefined;
   #sweeper: NodeJS.Timeout | undefined;
+  /** As of the last claim: to look for it at every job would cost more than all else that is done for one. */
+  #tracer: Tracer | undefined;
 
   constructor(options: RunnerOptions) {
     this.#options = options;
@@ -101,6 +98,7 @@ export class Runner implements ContextHost {
 
   /** Puts what was claimed into line; `pump` starts it. */
   take(answer: Pick<ClaimAnswer, 'claims' | 'items'>): void {
+    this.#tracer = activeTracer();
     this.leases.add(answer.claims);
     for (const item of answer.items) {
       this.#jobs += jobsIn(item);
@@ -111,9 +109,9 @@ export class Runner implements ContextHost {
   /** Starts as much of what is in line as may run at once. Handlers that return at once are done when this returns. */
   pump(): void {
     if (this.#slots < this.#options.concurrency && this.#readyHead < this.#ready.length) {
-      this.#shared = { job: undefined };
+      this.#shared = { correlationId: undefined };
       running.run(this.#shared, () => this.#startReady());
-      if (this.#shared) this.#shared.job = undefined;
+      if (this.#shared) this.#shared.correlationId = undefined;
       this.#shared = undefined;
     }
     this.#options.onRoom();
@@ -146,7 +144,7 @@ export class Runner implements ContextHost {
     }
     if (job.superseded) {
       job.ended = true;
-      this.settler.complete(job, 'SUPERSEDED');
+      this.settler.complete(job);
       return this.#after(job);
     }
     if (job.payload === undefined) void this.#fetch(job).then((text) => this.#runLate(job, kind, text));
@@ -155,7 +153,7 @@ export class Runner implements ContextHost {
 
   #run(job: ClaimedJob, kind: AnyKind, payload: unknown): void {
     job.startedAt = performance.now();
-    job.span = AttemptSpan.begin(job);
+    if (this.#tracer) job.span = new AttemptSpan(this.#tracer, job);
     if (this.events.listenerCount('started') > 0) this.events.emit('started', toEvent(job));
     let result: unknown;
     try {
@@ -205,10 +203,16 @@ export class Runner implements ContextHost {
   #call(kind: AnyKind, job: ClaimedJob, payload: unknown): unknown {
     const given = new RunningContext(job, this);
     if (job.span)
-      return context.with(job.span.context, () => running.run({ job }, kind.handler, payload, given));
+      return context.with(job.span.context, () =>
+        running.run(job.correlationId, kind.handler, payload, given),
+      );
     const shared = this.#shared;
-    if (!shared) return running.run({ job }, kind.handler, payload, given);
-    shared.job = job;
+    if (!shared) {
+      // Not run(), which costs twice as much to go back: nothing but handlers looks, and each enters its own.
+      running.enterWith(job.correlationId);
+      return kind.handler(payload, given);
+    }
+    shared.correlationId = job.correlationId;
     const result = kind.handler(payload, given);
     // What it left behind will look here for its job: the next ones get something of their own.
     if (isPromise(result)) this.#shared = undefined;
@@ -220,7 +224,7 @@ export class Runner implements ContextHost {
     this.#ended(job);
     if (job.committed) {
       if (!job.lane) this.settler.dealtWith(job.claim);
-      this.#settled([job]);
+      this.#settled(() => [job]);
     } else {
       this.settler.complete(job);
     }
@@ -240,7 +244,8 @@ export class Runner implements ContextHost {
     this.#ended(job);
     this.#failing += 1;
     const failure = toFailure(job, thrown, kind.backoff);
-    void (job.lane ? this.#failInLane(failure, job.lane) : this.#failFree(failure)).finally(() => {
+    const { lane } = job;
+    void outside(() => (lane ? this.#failInLane(failure, lane) : this.#failFree(failure))).finally(() => {
       this.#failing -= 1;
       this.#options.onConfirmed();
       this.#options.onRoom();
@@ -292,10 +297,10 @@ export class Runner implements ContextHost {
 
   // ── outcomes ───────────────────────────────────────────────────────────────────────────────────────────────
 
-  #settled(jobs: readonly ClaimedJob[]): void {
+  #settled(jobs: () => readonly ClaimedJob[]): void {
     for (const event of ['succeeded', 'superseded'] as const) {
       if (this.events.listenerCount(event) === 0) continue;
-      for (const job of jobs)
+      for (const job of jobs())
         if (job.superseded === (event === 'superseded')) this.events.emit(event, toEvent(job));
     }
     this.leases.forgetDone();

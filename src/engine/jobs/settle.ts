@@ -3,7 +3,8 @@ import type pg from 'pg';
 import type { Database } from '../database/database.ts';
 import type { RawRow, Value } from '../database/hot-query.ts';
 import { messageOf } from '../errors.ts';
-import { type Claim, type ClaimedJob, idsOf, type LaneRun, type LetGo, type Unconfirmed } from './claim.ts';
+import { type Claim, type ClaimedJob, idsOf, type LaneRun } from './claim.ts';
+import { outside } from './running.ts';
 
 const settleStatement = {
   name: 'tm_settle',
@@ -20,7 +21,8 @@ const someAreGone = 'TM001';
 export interface SettlerEvents {
   /** A write found the token gone. Its jobs are somebody else's. */
   readonly onLost: (claims: readonly Claim[]) => void;
-  readonly onSettled: (jobs: readonly ClaimedJob[]) => void;
+  /** Who wants to know which jobs asks for them: to list them for nobody costs time. */
+  readonly onSettled: (jobs: () => readonly ClaimedJob[]) => void;
   readonly onError: (error: unknown) => void;
 }
 
@@ -28,14 +30,17 @@ export interface SettlerEvents {
  * Confirms what was run, in batches, fenced by the claim's token.
  *
  * Free jobs go in up to two batches at once. Completions of one lane are never in two: the second could commit and
- * the first be lost in a crash, and the lane would be run again out of order.
+ * the first be lost in a crash, and the lane would be run again out of order. What comes of a lane that is in one is kept
+ * with the lane until that is back.
  */
 export class Settler {
   readonly #database: Database;
   readonly #worker: string;
   readonly #keepMs: number;
   readonly #events: SettlerEvents;
-  #pending: Unconfirmed[] = [];
+  #free: ClaimedJob[] = [];
+  /** Each once, however much there is to tell of it. */
+  #lanes: LaneRun[] = [];
   #inFlight = 0;
   #scheduled = false;
   #idle: (() => void)[] = [];
@@ -49,32 +54,36 @@ export class Settler {
     this.#events = events;
   }
 
-  complete(job: ClaimedJob, status: 'SUCCEEDED' | 'SUPERSEDED' = 'SUCCEEDED'): void {
-    if (job.lane) job.lane.unconfirmed += 1;
-    this.#pending.push({ job, status });
+  /** It was run, or is superseded. */
+  complete(job: ClaimedJob): void {
+    if (job.lane) {
+      job.lane.done.push(job);
+      this.#putInLine(job.lane);
+    } else {
+      this.#free.push(job);
+    }
     this.#schedule();
   }
 
   /** After the completions handed in so far: the lane goes back to its stream, waits, or rests. */
   letGo(lane: LaneRun): void {
-    lane.unconfirmed += 1;
-    this.#pending.push({ letGo: lane, retryMs: 10 });
+    lane.isLeaving = true;
+    this.#putInLine(lane);
     this.#schedule();
   }
 
   /** Resolves when everything of the lane handed in so far is confirmed (or lost). */
   async laneConfirmed(lane: LaneRun): Promise<void> {
-    if (lane.unconfirmed > 0) await new Promise<void>((resolve) => lane.waiting.push(resolve));
+    if (lane.isInLine || lane.isSettling) await new Promise<void>((resolve) => lane.waiting.push(resolve));
   }
 
   /** Resolves when nothing is pending or under way. */
   async flushed(): Promise<void> {
-    if (this.#inFlight === 0 && this.#pending.length === 0) return;
-    await new Promise<void>((resolve) => this.#idle.push(resolve));
+    if (this.busy) await new Promise<void>((resolve) => this.#idle.push(resolve));
   }
 
   get busy(): boolean {
-    return this.#inFlight > 0 || this.#pending.length > 0;
+    return this.#inFlight > 0 || this.#free.length > 0 || this.#lanes.length > 0;
   }
 
   /** Hands over the tokens to drop, for a claim to carry. */
@@ -95,8 +104,8 @@ export class Settler {
   async completeWithin(tx: pg.ClientBase, job: ClaimedJob): Promise<boolean> {
     // A batch leaves out what is lost: it would complete nothing, refuse nothing, and let the effect be committed.
     if (job.claim.lost) return false;
-    const batch = new Batch();
-    batch.add({ job, status: 'SUCCEEDED' });
+    const { lane } = job;
+    const batch = lane ? new Batch([], [{ lane, jobs: [job], isLeaving: false }]) : new Batch([job], []);
     const [row = []] = await this.#database.run(
       settleStatement,
       batch.values(this.#worker, this.#keepMs, [], true),
@@ -105,48 +114,45 @@ export class Settler {
     return idsOf(row[0]).length === 0 && idsOf(row[1]).length === 0;
   }
 
+  #putInLine(lane: LaneRun): void {
+    if (lane.isInLine || lane.isSettling) return;
+    lane.isInLine = true;
+    this.#lanes.push(lane);
+  }
+
   #schedule(): void {
     if (this.#scheduled || this.#inFlight >= maxInFlight) return;
     this.#scheduled = true;
     setImmediate(() => {
       this.#scheduled = false;
-      this.#flush();
+      outside(() => this.#flush());
     });
   }
 
   #flush(): void {
-    while (this.#inFlight < maxInFlight) {
-      const batch = this.#takeBatch();
-      if (!batch) break;
+    while (this.#inFlight < maxInFlight && (this.#free.length > 0 || this.#lanes.length > 0)) {
       this.#inFlight += 1;
-      void this.#send(batch);
+      void this.#send(this.#takeBatch());
     }
-    if (this.#inFlight === 0 && this.#pending.length === 0) {
-      for (const resolve of this.#idle.splice(0)) resolve();
-    }
+    if (!this.busy) for (const resolve of this.#idle.splice(0)) resolve();
   }
 
-  #takeBatch(): Batch | undefined {
-    const batch = new Batch();
-    let taken = 0;
-    let seen = 0;
-    for (const entry of this.#pending) {
-      if (taken >= maxBatch) break;
-      seen += 1;
-      const lane = entry.job ? entry.job.lane : entry.letGo;
-      if (lane?.settling && !batch.lanes.has(lane)) {
-        lane.behind.push(entry);
-        continue;
-      }
-      taken += 1;
-      if (lane) {
-        lane.settling = true;
-        batch.lanes.add(lane);
-      }
-      batch.add(entry);
+  #takeBatch(): Batch {
+    // Neither may keep the other waiting for ever.
+    const free = takeFirst(this.#free, this.#lanes.length > 0 ? maxBatch / 2 : maxBatch);
+    this.#free = free.rest;
+    const stretches: Stretch[] = [];
+    for (let room = maxBatch - free.taken.length; room > 0 && stretches.length < this.#lanes.length; ) {
+      const lane = this.#lanes[stretches.length] as LaneRun;
+      stretches.push({ lane, jobs: lane.done, isLeaving: lane.isLeaving });
+      room -= Math.max(1, lane.done.length);
+      lane.done = [];
+      lane.isLeaving = false;
+      lane.isInLine = false;
+      lane.isSettling = true;
     }
-    this.#pending.splice(0, seen);
-    return taken > 0 ? batch : undefined;
+    this.#lanes = takeFirst(this.#lanes, stretches.length).rest;
+    return new Batch(free.taken, stretches);
   }
 
   /** Tries until it is known: repeating is safe, since what was done before is found missing. */
@@ -172,7 +178,7 @@ export class Settler {
         if ((error as { code?: string }).code === someAreGone) continue;
         this.#events.onError(error);
         this.#database.logger.warn(
-          { error: messageOf(error), jobs: batch.jobs.length },
+          { error: messageOf(error), jobs: batch.jobs().length },
           'settle failed; trying again',
         );
         await sleep(Math.min(2000, 20 * 2 ** failures) * (0.5 + Math.random() / 2));
@@ -184,85 +190,78 @@ export class Settler {
     this.#schedule();
   }
 
-  #received(batch: Batch, row: RawRow, repeated: boolean): void {
-    const missing = new Set(repeated ? [] : idsOf(row[1]));
-    const letGo = new Set(idsOf(row[2]));
-    for (const entry of batch.letGos) {
-      if (letGo.has(entry.letGo.id) || entry.letGo.claim.lost) continue;
-      batch.kept.add(entry.letGo);
-      this.#letGoLater(entry);
+  #received(batch: Batch, [, missing, letGo]: RawRow, repeated: boolean): void {
+    const gone = new Set(repeated ? [] : idsOf(missing));
+    const left = new Set(idsOf(letGo));
+    for (const { lane, isLeaving } of batch.stretches) {
+      if (!isLeaving || left.has(lane.id) || lane.claim.lost) continue;
+      batch.kept.add(lane);
+      this.#letGoLater(lane);
     }
-    this.#events.onSettled(batch.jobs.filter((job) => !job.claim.lost && !missing.has(job.pos)));
+    this.#events.onSettled(() => batch.jobs().filter((job) => !job.claim.lost && !gone.has(job.pos)));
   }
 
   /** Settled or lost: nothing of the batch is this worker's concern any more, but for lanes kept to be let go later. */
   #forget(batch: Batch): void {
-    for (const job of batch.jobs) {
-      if (job.lane) job.lane.unconfirmed -= 1;
-      else job.claim.left -= 1;
+    for (const [claim, jobs] of batch.freeOf) claim.left -= jobs;
+    for (const { lane, isLeaving } of batch.stretches) {
+      if (isLeaving && !batch.kept.has(lane)) lane.claim.left -= 1;
+      lane.isSettling = false;
+      if (lane.done.length > 0 || lane.isLeaving) this.#putInLine(lane);
+      else for (const resolve of lane.waiting.splice(0)) resolve();
     }
-    for (const { letGo: lane } of batch.letGos) {
-      if (batch.kept.has(lane)) continue;
-      lane.unconfirmed -= 1;
-      lane.claim.left -= 1;
-    }
-    const behind: Unconfirmed[] = [];
-    for (const lane of batch.lanes) {
-      lane.settling = false;
-      if (lane.behind.length > 0) behind.push(...lane.behind.splice(0));
-      if (lane.unconfirmed === 0 && lane.waiting.length > 0)
-        for (const resolve of lane.waiting.splice(0)) resolve();
-    }
-    // In front: what has come since, and waits among the pending, comes after it in its lane.
-    if (behind.length > 0) this.#pending = behind.concat(this.#pending);
     for (const claim of batch.claims) {
       if (claim.left === 0 && !claim.lost && !batch.dropped.has(claim)) this.#drops.push(claim.token);
     }
   }
 
   /** A writer has the lane locked. Its claim stays, nothing else waits for it. */
-  #letGoLater(entry: LetGo): void {
-    const timer = setTimeout(() => {
-      this.#pending.push({ letGo: entry.letGo, retryMs: Math.min(500, entry.retryMs * 2) });
-      this.#schedule();
-    }, entry.retryMs);
+  #letGoLater(lane: LaneRun): void {
+    const timer = setTimeout(() => this.letGo(lane), lane.letGoAgainMs);
     timer.unref();
+    lane.letGoAgainMs = Math.min(500, lane.letGoAgainMs * 2);
   }
 }
 
+/** Jobs of a lane that were run one after another, and whether it is let go behind them. */
+interface Stretch {
+  readonly lane: LaneRun;
+  readonly jobs: readonly ClaimedJob[];
+  readonly isLeaving: boolean;
+}
+
 class Batch {
-  readonly jobs: ClaimedJob[] = [];
-  readonly letGos: LetGo[] = [];
-  readonly lanes = new Set<LaneRun>();
+  readonly free: readonly ClaimedJob[];
+  readonly stretches: readonly Stretch[];
   /** Lanes that a writer had locked: still ours. */
   readonly kept = new Set<LaneRun>();
   readonly dropped = new Set<Claim>();
-  readonly #claims = new Map<Claim, number>();
-  readonly #superseded: string[] = [];
+  /** How many free jobs of each claim; none where there are only lanes. */
+  readonly freeOf = new Map<Claim, number>();
   /** One of the jobs has a dedupe key. */
-  isKeyed = false;
+  readonly isKeyed: boolean;
 
-  add(entry: Unconfirmed): void {
-    if (entry.letGo) {
-      this.letGos.push(entry);
-      if (!this.#claims.has(entry.letGo.claim)) this.#claims.set(entry.letGo.claim, 0);
-      return;
-    }
-    const { job, status } = entry;
-    if (status === 'SUPERSEDED') this.#superseded.push(job.pos);
-    if (job.keyed) this.isKeyed = true;
-    this.jobs.push(job);
-    this.#claims.set(job.claim, (this.#claims.get(job.claim) ?? 0) + (job.lane ? 0 : 1));
+  constructor(free: readonly ClaimedJob[], stretches: readonly Stretch[]) {
+    this.free = free;
+    this.stretches = stretches;
+    for (const { claim } of free) this.freeOf.set(claim, (this.freeOf.get(claim) ?? 0) + 1);
+    for (const { lane } of stretches) if (!this.freeOf.has(lane.claim)) this.freeOf.set(lane.claim, 0);
+    this.isKeyed =
+      free.some((job) => job.keyed) || stretches.some(({ jobs }) => jobs.some((job) => job.keyed));
   }
 
   get claims(): Claim[] {
-    return [...this.#claims.keys()];
+    return [...this.freeOf.keys()];
+  }
+
+  jobs(): ClaimedJob[] {
+    return [...this.free, ...this.stretches.flatMap(({ jobs }) => jobs)];
   }
 
   /** Claims of which this batch settles all that is left: their rows can go with it. */
   lastOf(): Claim[] {
     const last: Claim[] = [];
-    for (const [claim, jobs] of this.#claims)
+    for (const [claim, jobs] of this.freeOf)
       if (jobs > 0 && jobs === claim.left) {
         last.push(claim);
         this.dropped.add(claim);
@@ -273,42 +272,42 @@ class Batch {
   /** Arrays go as text that is ready to be read: the driver would quote and escape each number. */
   values(worker: string, keepMs: number, drops: readonly string[], isExact: boolean): Value[] {
     const claims = this.claims.filter((claim) => !claim.lost);
-    const jobs = this.jobs.filter((job) => !job.claim.lost);
-    const free = jobs.filter((job) => !job.lane);
-    const inLanes = free.length < jobs.length ? jobs.filter((job) => job.lane) : [];
-    const lanes = this.letGos.map((entry) => entry.letGo).filter((lane) => !lane.claim.lost);
+    const free = this.free.filter((job) => !job.claim.lost);
+    const stretches = this.stretches.filter(({ lane }) => !lane.claim.lost);
+    const run = stretches.filter(({ jobs }) => jobs.length > 0);
+    const leaving = stretches.filter(({ isLeaving }) => isLeaving);
+    const inLanes = run.flatMap(({ jobs }) => jobs);
     return [
       worker,
-      arrayOf(claims.map((claim) => claim.token)),
-      arrayOf([...new Set(claims.map((claim) => String(claim.stream)))]),
-      arrayOf(free.map((job) => job.pos)),
-      ...stretches(inLanes),
-      isExact ? arrayOf(inLanes.map((job) => job.pos)) : '{}',
-      arrayOf(this.#superseded),
+      arrayOf(claims, (claim) => claim.token),
+      `{${[...new Set(claims.map((claim) => claim.stream))].join(',')}}`,
+      arrayOf(free, (job) => job.pos),
+      arrayOf(run, ({ lane }) => lane.id),
+      arrayOf(run, ({ jobs }) => (jobs[0] as ClaimedJob).pos),
+      arrayOf(run, ({ jobs }) => (jobs.at(-1) as ClaimedJob).pos),
+      isExact ? arrayOf(inLanes, (job) => job.pos) : '{}',
+      arrayOf(
+        inLanes.filter((job) => job.superseded),
+        (job) => job.pos,
+      ),
       keepMs,
-      arrayOf(lanes.map((lane) => lane.id)),
-      arrayOf(lanes.map((lane) => lane.pos)),
-      arrayOf(lanes.map((lane) => lane.floor)),
-      arrayOf(drops),
-      isExact ? null : jobs.length,
+      arrayOf(leaving, ({ lane }) => lane.id),
+      arrayOf(leaving, ({ lane }) => lane.pos),
+      arrayOf(leaving, ({ lane }) => lane.floor),
+      arrayOf(drops, (token) => token),
+      isExact ? null : free.length + inLanes.length,
     ];
   }
 }
 
-/** Each lane once, with the first and the last of its jobs, which are in their order: three arrays. */
-function stretches(jobs: readonly ClaimedJob[]): [string, string, string] {
-  const ends = new Map<LaneRun, { first: string; last: string }>();
-  for (const { lane, pos } of jobs) {
-    const stretch = lane && ends.get(lane);
-    if (stretch) stretch.last = pos;
-    else if (lane) ends.set(lane, { first: pos, last: pos });
-  }
-  const all = [...ends.values()];
-  return [
-    arrayOf([...ends.keys()].map((lane) => lane.id)),
-    arrayOf(all.map(({ first }) => first)),
-    arrayOf(all.map(({ last }) => last)),
-  ];
+function takeFirst<T>(items: T[], count: number): { taken: T[]; rest: T[] } {
+  return items.length <= count
+    ? { taken: items, rest: [] }
+    : { taken: items.slice(0, count), rest: items.slice(count) };
 }
 
-const arrayOf = (numbers: readonly string[]): string => `{${numbers.join(',')}}`;
+function arrayOf<T>(items: readonly T[], number: (item: T) => string): string {
+  let text = '{';
+  for (const item of items) text += text.length > 1 ? `,${number(item)}` : number(item);
+  return `${text}}`;
+}

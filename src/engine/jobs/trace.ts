@@ -25,7 +25,7 @@ import type { ClaimedJob } from './claim.ts';
 const maxStateBytes = 256;
 
 /** Undefined as long as nobody has registered a provider. */
-function tracer(): Tracer | undefined {
+export function activeTracer(): Tracer | undefined {
   const provider: TracerProvider & { getDelegateTracer?: (name: string) => Tracer | undefined } =
     trace.getTracerProvider();
   // The API hands out a stand-in that always gives a tracer; what it stands for tells whether there is a real one.
@@ -42,7 +42,7 @@ export function traceSend<T>(
   jobs: number,
   send: (carried: string | undefined) => Promise<T>,
 ): Promise<T> {
-  const recorder = tracer();
+  const recorder = activeTracer();
   if (!recorder) {
     const active = trace.getActiveSpan();
     return send(active && written(active.spanContext()));
@@ -76,13 +76,7 @@ export class AttemptSpan {
   readonly #span: Span;
   #hasFailed = false;
 
-  /** Undefined when nobody is tracing. */
-  static begin(job: ClaimedJob): AttemptSpan | undefined {
-    const recorder = tracer();
-    return recorder && new AttemptSpan(recorder, job);
-  }
-
-  private constructor(recorder: Tracer, job: ClaimedJob) {
+  constructor(recorder: Tracer, job: ClaimedJob) {
     // Not the active context: that is of whoever happened to make the worker look for work.
     const sender = job.trace === undefined ? undefined : read(job.trace);
     const parent = sender ? trace.setSpanContext(ROOT_CONTEXT, sender) : ROOT_CONTEXT;

@@ -15,6 +15,7 @@ import { Patience } from './patience.ts';
 import { Prefetch } from './prefetch.ts';
 import { recover, registerKinds } from './recover.ts';
 import { Runner } from './runner.ts';
+import { outside } from './running.ts';
 import { type DecidedOptions, decide, type WorkerOptions } from './worker-options.ts';
 
 export interface WorkerParts {
@@ -275,7 +276,7 @@ export class Worker {
 
   #claimSoon(): void {
     if (this.#claiming || this.#state !== 'running') return;
-    this.#claimBy(this.#claimLoop());
+    this.#claimBy(outside(() => this.#claimLoop()));
   }
 
   /** One claim at a time; who is hinted at meanwhile claims again. */
@@ -297,16 +298,16 @@ export class Worker {
     const room = Math.min(limits.get(queue) ?? Number.POSITIVE_INFINITY, this.#prefetch.target);
     if (jobs > room || !this.#queues.includes(queue) || !known.has(kind)) return undefined;
     const { promise, resolve } = Promise.withResolvers<ClaimAnswer | undefined>();
-    this.#claimBy(
-      promise.then(async (answer) => {
-        if (answer) {
-          await this.#receive(answer, undefined);
-          this.#runner.pump();
-        } else {
-          this.#claimantAfter = performance.now() + this.#options.pollIntervalMs;
-        }
-      }),
-    );
+    const taken = async (): Promise<void> => {
+      const answer = await promise;
+      if (answer) {
+        await this.#receive(answer, undefined);
+        this.#runner.pump();
+      } else {
+        this.#claimantAfter = performance.now() + this.#options.pollIntervalMs;
+      }
+    };
+    this.#claimBy(outside(taken));
     return { worker: this.id, leaseMs, staleMs, answer: resolve };
   }
 

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { PermanentError, RetryLater } from '../../../src/engine/errors.ts';
@@ -194,6 +195,65 @@ describe('attempts', () => {
     expect((await bundle.tallyman.jobs.get(plain.id))?.correlationId).toBe(plain.id);
     expect((await bundle.tallyman.jobs.list({ correlationId: 'order-7' })).items).toHaveLength(4);
     expect(named.existing).toBe(false);
+  });
+});
+
+describe('whose work it is', () => {
+  const child = defineKind<{ of: string }>({ name: 'child', handler: () => {} });
+
+  test('ENG-15: each inherits from its own job, at once, in the middle, and from what is left behind', async () => {
+    const bundle = await engine();
+    const { tallyman } = bundle;
+    const leftBehind: Promise<unknown>[] = [];
+    const handled = (name: string, handler: (of: string) => unknown, lane?: { key: () => string }) =>
+      defineKind({ name, ...(lane && { lane }), handler: (_, ctx) => handler(ctx.id) as Promise<void> });
+    const enqueue = (of: string) => tallyman.enqueue(child, { of });
+    const inTheMiddle = async (of: string) => {
+      await enqueue(of);
+      leftBehind.push(sleep(30).then(() => enqueue(of)));
+      await sleep(1);
+      await enqueue(of);
+    };
+    const kinds = [
+      handled('at-once', (of) => void leftBehind.push(enqueue(of))),
+      handled('in-the-middle', inTheMiddle),
+      handled('in-a-lane', inTheMiddle, { key: () => 'one' }),
+    ];
+    for (const kind of kinds)
+      await tallyman.enqueueMany(
+        kind,
+        Array.from({ length: 10 }, () => ({ payload: {} })),
+      );
+    await bundle.work({ kinds: [...kinds, child], concurrency: 4 });
+    const children = () =>
+      bundle.rows<{ of: string; correlation: string }>(
+        `select payload ->> 'of' as of, correlation_id as correlation from tallyman.history where kind = 'child'`,
+      );
+    await until('all children ran', async () => (await children()).length === 70);
+    for (const { of, correlation } of await children()) expect(correlation).toBe(of);
+    await Promise.all(leftBehind);
+  });
+
+  test('ENG-15: what an observer enqueues is of no job', async () => {
+    const bundle = await engine();
+    const { tallyman } = bundle;
+    const parent = defineKind({ name: 'parent', handler: () => sleep(1) });
+    const failing = defineKind({
+      name: 'failing',
+      retry: { maxAttempts: 1 },
+      handler: () => Promise.reject(1),
+    });
+    await tallyman.enqueueMany(parent, [{ payload: {} }, { payload: {} }, { payload: {} }]);
+    await tallyman.enqueue(failing, {});
+    const worker = tallyman.worker({ kinds: [parent, failing, child] });
+    const enqueued: Promise<{ id: string }>[] = [];
+    const enqueue = () => void enqueued.push(tallyman.enqueue(child, { of: 'nobody' }));
+    worker.events.on('succeeded', (event) => event.kind === 'parent' && enqueue());
+    worker.events.on('dead', enqueue);
+    await worker.start();
+    await until('four were enqueued', () => enqueued.length === 4);
+    for (const { id } of await Promise.all(enqueued))
+      expect((await tallyman.jobs.get(id))?.correlationId).toBe(id);
   });
 });
 
