@@ -88,13 +88,28 @@ export class Database implements Queryable {
     return this.pool.query<Row>(text, values);
   }
 
-  /** Keeps a connection at hand for `run`, beside the pool; see `Spare`. */
+  /** Keeps a connection at hand for `run`, beside the pool; see `Spare`. Behind a transaction pooler there is none. */
   keepSpare(): void {
-    this.#spare ??= new Spare(() => this.dedicated());
+    if (!this.prepare) return;
+    this.#spare ??= new Spare(async () => {
+      const client = await this.dedicated();
+      // Nothing but statements of the hot paths runs here: what they need is said once.
+      await client.query('set enable_seqscan = off');
+      return client;
+    });
+  }
+
+  /** The next `run` will be on that connection. */
+  get hasSpareFree(): boolean {
+    return this.#spare?.isFree === true;
   }
 
   /** Runs a statement of the hot paths, on any connection unless told. */
-  run(statement: PreparedStatement, values: readonly Value[], on?: pg.ClientBase): Promise<RawRow[]> {
+  run(
+    statement: PreparedStatement,
+    values: readonly Value[],
+    on?: pg.ClientBase | pg.Pool,
+  ): Promise<RawRow[]> {
     const query = new HotQuery(statement, values, this.prepare);
     const spare = on ? undefined : this.#spare?.take();
     // A pool and a client take it alike; the driver's types know of neither.

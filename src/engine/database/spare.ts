@@ -22,6 +22,10 @@ export class Spare {
     this.#reopen();
   }
 
+  get isFree(): boolean {
+    return this.#client !== undefined && !this.#isTaken && !this.#isClosed;
+  }
+
   /** Undefined: not at hand. Otherwise to be given back. */
   take(): pg.Client | undefined {
     if (this.#isTaken || this.#isClosed) return undefined;

@@ -140,7 +140,7 @@ export class Enqueuer {
 
   #claimantFor(jobs: NewJob[]): Claimant | undefined {
     const [first] = jobs;
-    if (!first || this.#workers.size === 0) return undefined;
+    if (!first || this.#workers.size === 0 || !this.#database.hasSpareFree) return undefined;
     if (!this.#streams.has(streamKey(first.queue, first.priority)) || !areAlike(jobs)) return undefined;
     for (const find of this.#workers) {
       const claimant = find(first.queue, first.row.k, jobs.length);

@@ -15,7 +15,7 @@ async function opened(poolSize = 4): Promise<Database> {
 }
 
 const backend = { name: 'backend', text: 'select pg_backend_pid()' };
-const slow = { name: 'slow', text: 'select pg_backend_pid(), pg_sleep(0.3)' };
+const slow = { name: 'slow', text: 'select pg_backend_pid(), pg_sleep($1::float8)' };
 const pidOf = async (asked: Promise<readonly (readonly (string | null)[])[]>) => (await asked)[0]?.[0];
 
 describe('statements of the hot paths', () => {
@@ -62,17 +62,10 @@ describe('statements of the hot paths', () => {
 });
 
 describe('the connection at hand', () => {
-  /** Sessions that are not of the pool. */
-  const beside = async (database: Database): Promise<number> => {
-    const { rows } = await database.query<{ n: number }>(
-      `select count(*)::int as n from pg_stat_activity where datname = current_database() and backend_type = 'client backend'`,
-    );
-    return (rows[0]?.n ?? 0) - database.pool.totalCount;
-  };
   const isThere = (database: Database) =>
     eventually(async () => {
       await database.run(backend, []);
-      expect(await beside(database)).toBe(1);
+      expect(database.hasSpareFree).toBe(true);
     });
   const withSpare = async () => {
     const database = await opened();
@@ -87,7 +80,10 @@ describe('the connection at hand', () => {
     const { rows } = await database.query<{ pid: number }>('select pg_backend_pid() as pid');
     expect(String(rows[0]?.pid)).not.toBe(first);
     expect(await pidOf(database.run(backend, []))).toBe(first);
-    const [one, two] = await Promise.all([pidOf(database.run(slow, [])), pidOf(database.run(backend, []))]);
+    const [one, two] = await Promise.all([
+      pidOf(database.run(slow, [0.3])),
+      pidOf(database.run(backend, [])),
+    ]);
     expect(one).toBe(first);
     expect(two).not.toBe(first);
     await expect(database.run({ name: 'bad', text: 'select 1 / 0' }, [])).rejects.toThrow('division by zero');
@@ -98,7 +94,7 @@ describe('the connection at hand', () => {
     const database = await withSpare();
     for (const isIdle of [true, false]) {
       const first = await pidOf(database.run(backend, []));
-      const under = isIdle ? undefined : expect(database.run(slow, [])).rejects.toThrow();
+      const under = isIdle ? undefined : expect(database.run(slow, [60])).rejects.toThrow();
       await sleep(50);
       await database.query('select pg_terminate_backend($1)', [first]);
       await under;
@@ -107,9 +103,24 @@ describe('the connection at hand', () => {
     }
   });
 
+  test('has no plans that read a whole table, and the pool is as it was', async () => {
+    const database = await withSpare();
+    const setting = { name: 'setting', text: `select current_setting('enable_seqscan')` };
+    expect(await database.run(setting, [])).toEqual([['off']]);
+    expect(await database.run(setting, [], database.pool)).toEqual([['on']]);
+  });
+
+  test('behind a transaction pooler there is none', async () => {
+    const database = await opened();
+    database.prepare = false;
+    database.keepSpare();
+    await sleep(200);
+    expect(database.hasSpareFree).toBe(false);
+  });
+
   test('is closed after what it has under way', async () => {
     const database = await withSpare();
-    const under = database.run(slow, []);
+    const under = database.run(slow, [0.3]);
     const closed = database.close();
     expect(await under).toHaveLength(1);
     await closed;

@@ -177,6 +177,9 @@ describe('an idle worker claims in the commit of an enqueue', () => {
   test('ENG-2: what waits in other queues costs it nothing, though it was planned when nothing did', async () => {
     const bundle = await engine();
     const client = await connected(bundle);
+    // As on the connection that it goes out on.
+    await client.query('set enable_seqscan = off');
+    await client.query('vacuum analyze tallyman.jobs, tallyman.lanes');
     await client.query(`select tallyman.streams_of('{default,other}', '{2,2}')`);
     const atOnce = async () => {
       const { rows } = await client.query<{ 'QUERY PLAN': string }>(
