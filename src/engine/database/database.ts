@@ -94,7 +94,12 @@ export class Database implements Queryable {
     this.#spare ??= new Spare(async () => {
       const client = await this.dedicated();
       // Nothing but statements of the hot paths runs here: what they need is said once.
-      await client.query('set enable_seqscan = off');
+      try {
+        await client.query('set enable_seqscan = off');
+      } catch (error) {
+        await client.end();
+        throw error;
+      }
       return client;
     });
   }
