@@ -236,7 +236,7 @@ class Batch {
   /** Lanes that a writer had locked: still ours. */
   readonly kept = new Set<LaneRun>();
   readonly dropped = new Set<Claim>();
-  /** How many free jobs of each claim; none where there are only lanes. */
+  /** Every claim, and how many of its free jobs: 0 where all are in lanes. */
   readonly freeOf = new Map<Claim, number>();
   /** One of the jobs has a dedupe key. */
   readonly isKeyed: boolean;
