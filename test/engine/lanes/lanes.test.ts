@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { PermanentError } from '../../../src/engine/errors.ts';
 import { defineKind } from '../../../src/engine/jobs/kind.ts';
 import type { LaneLock } from '../../../src/engine/locks/lane-lock.ts';
@@ -200,6 +200,45 @@ describe('lanes', () => {
     await bundle.work({ kinds: [kind] });
     await drained(bundle);
     expect(log).toEqual(['a:2', 'a:3', 'a:4', 'a:5']);
+  });
+
+  test('LANE-4: while the end of a job is being confirmed, that of the next in its lane waits; others do not', async () => {
+    const bundle = await engine();
+    const { tallyman } = bundle;
+    const gate = Promise.withResolvers<void>();
+    const kind = defineKind<{ n: number }>({
+      name: 'step',
+      handler: ({ n }) => (n === 1 ? undefined : gate.promise),
+    });
+    const inLane = await tallyman.enqueueMany(kind, [
+      { payload: { n: 1 }, lane: 'a' },
+      { payload: { n: 2 }, lane: 'a' },
+    ]);
+    const ids = inLane.map(({ id }) => id);
+    const writer = await tallyman.database.dedicated();
+    onTestFinished(() => writer.end());
+    await writer.query('begin');
+    await writer.query('select from tallyman.jobs where id = $1 for update', [ids[0]]);
+    await bundle.work({ kinds: [kind] });
+    await until('the end of the first is under way', async () => {
+      const waiting = await bundle.rows(
+        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      );
+      return waiting.length === 1;
+    });
+    const free = await tallyman.enqueue(kind, { n: 3 });
+    gate.resolve();
+    const left = async () =>
+      (await bundle.rows<{ id: string }>('select id from tallyman.jobs order by id')).map(({ id }) => id);
+    await until('the free one is confirmed', async () => !(await left()).includes(free.id));
+    await sleep(100);
+    expect(await left()).toEqual(ids);
+    await writer.query('rollback');
+    await drained(bundle);
+    const ended = await bundle.rows<{ id: string }>(
+      `select id from tallyman.history where lane = 'a' order by finished_at, id`,
+    );
+    expect(ended.map(({ id }) => id)).toEqual(ids);
   });
 
   test('LANE-5: priority orders lanes against each other, never jobs inside one', async () => {
