@@ -154,7 +154,7 @@ export class Runner implements ContextHost {
   #run(job: ClaimedJob, kind: AnyKind, payload: unknown): void {
     job.startedAt = performance.now();
     if (this.#tracer) job.span = new AttemptSpan(this.#tracer, job);
-    if (this.events.listenerCount('started') > 0) this.events.emit('started', toEvent(job));
+    if (this.events.listenerCount('started') > 0) outside(() => this.events.emit('started', toEvent(job)));
     let result: unknown;
     try {
       const checked = kind.schema && check(kind.schema, payload);
@@ -224,7 +224,7 @@ export class Runner implements ContextHost {
     this.#ended(job);
     if (job.committed) {
       if (!job.lane) this.settler.dealtWith(job.claim);
-      this.#settled(() => [job]);
+      outside(() => this.#settled(() => [job]));
     } else {
       this.settler.complete(job);
     }

@@ -238,6 +238,7 @@ describe('whose work it is', () => {
     const bundle = await engine();
     const { tallyman } = bundle;
     const parent = defineKind({ name: 'parent', handler: () => sleep(1) });
+    const committing = defineKind({ name: 'committing', handler: (_, ctx) => ctx.commit(async () => {}) });
     const failing = defineKind({
       name: 'failing',
       retry: { maxAttempts: 1 },
@@ -245,13 +246,15 @@ describe('whose work it is', () => {
     });
     await tallyman.enqueueMany(parent, [{ payload: {} }, { payload: {} }, { payload: {} }]);
     await tallyman.enqueue(failing, {});
-    const worker = tallyman.worker({ kinds: [parent, failing, child] });
+    await tallyman.enqueue(committing, {});
+    const worker = tallyman.worker({ kinds: [parent, failing, committing, child] });
     const enqueued: Promise<{ id: string }>[] = [];
     const enqueue = () => void enqueued.push(tallyman.enqueue(child, { of: 'nobody' }));
-    worker.events.on('succeeded', (event) => event.kind === 'parent' && enqueue());
+    worker.events.on('started', ({ kind }) => kind === 'child' || enqueue());
+    worker.events.on('succeeded', ({ kind }) => kind === 'child' || enqueue());
     worker.events.on('dead', enqueue);
     await worker.start();
-    await until('four were enqueued', () => enqueued.length === 4);
+    await until('ten were enqueued', () => enqueued.length === 10);
     for (const { id } of await Promise.all(enqueued))
       expect((await tallyman.jobs.get(id))?.correlationId).toBe(id);
   });
