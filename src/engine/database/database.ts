@@ -110,11 +110,7 @@ export class Database implements Queryable {
   }
 
   /** Runs a statement of the hot paths, on any connection unless told. */
-  run(
-    statement: PreparedStatement,
-    values: readonly Value[],
-    on?: pg.ClientBase | pg.Pool,
-  ): Promise<RawRow[]> {
+  run(statement: PreparedStatement, values: readonly Value[], on?: pg.ClientBase): Promise<RawRow[]> {
     const query = new HotQuery(statement, values, this.prepare);
     const spare = on ? undefined : this.#spare?.take();
     // A pool and a client take it alike; the driver's types know of neither.

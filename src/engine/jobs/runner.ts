@@ -64,7 +64,7 @@ export class Runner implements ContextHost {
    */
   #shared: Turn | undefined;
   #sweeper: NodeJS.Timeout | undefined;
-  /** As of the last claim: to look for it at every job would cost more than all else that is done for one. */
+  /** As of the last claim, which is soon enough: to look for it at every job costs time. */
   #tracer: Tracer | undefined;
 
   constructor(options: RunnerOptions) {

@@ -83,7 +83,11 @@ export class Settler {
   }
 
   get busy(): boolean {
-    return this.#inFlight > 0 || this.#free.length > 0 || this.#lanes.length > 0;
+    return this.#inFlight > 0 || this.#isPending;
+  }
+
+  get #isPending(): boolean {
+    return this.#free.length > 0 || this.#lanes.length > 0;
   }
 
   /** Hands over the tokens to drop, for a claim to carry. */
@@ -130,7 +134,7 @@ export class Settler {
   }
 
   #flush(): void {
-    while (this.#inFlight < maxInFlight && (this.#free.length > 0 || this.#lanes.length > 0)) {
+    while (this.#inFlight < maxInFlight && this.#isPending) {
       this.#inFlight += 1;
       void this.#send(this.#takeBatch());
     }

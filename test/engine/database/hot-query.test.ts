@@ -105,9 +105,9 @@ describe('the connection at hand', () => {
 
   test('has no plans that read a whole table, and the pool is as it was', async () => {
     const database = await withSpare();
-    const setting = { name: 'setting', text: `select current_setting('enable_seqscan')` };
-    expect(await database.run(setting, [])).toEqual([['off']]);
-    expect(await database.run(setting, [], database.pool)).toEqual([['on']]);
+    const text = `select current_setting('enable_seqscan') as value`;
+    expect(await database.run({ name: 'setting', text }, [])).toEqual([['off']]);
+    expect((await database.query(text)).rows).toEqual([{ value: 'on' }]);
   });
 
   test('behind a transaction pooler there is none', async () => {

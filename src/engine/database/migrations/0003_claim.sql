@@ -253,7 +253,7 @@ end $$;
 -- The stream stays locked until the commit is on disk, and whoever else wants a turn waits so long: this is for workers
 -- that have nothing to do.
 --
--- One statement, and no SET of its own, since on an idle machine each costs a twentieth of the whole. The session has to
+-- One statement, and no SET of its own: on an idle machine either saves a twentieth of the whole. The session has to
 -- have enable_seqscan off (Database.keepSpare): a queue's table is empty at one ANALYZE and full at the next.
 create function tallyman.enqueue_claimed(
   p_queue text, p_priority smallint, p_kind text, p_max_attempts smallint, p_tenant text, p_correlation text,
