@@ -1,8 +1,10 @@
 import type { Command } from 'commander';
 import { loadConfig } from '../config/load.ts';
+import { TallymanError } from '../engine/errors.ts';
 import { createLogger } from '../runtime/logger.ts';
 import { onStopSignal } from '../runtime/signals.ts';
 import { partNames, partsOf } from '../server/parts.ts';
+import { exitCodes } from './exit.ts';
 import { examples, wholeNumber } from './options.ts';
 import { complain } from './output/print.ts';
 import { version } from './version.ts';
@@ -60,13 +62,16 @@ async function runServe(options: ServeCommandOptions): Promise<void> {
   });
   if (process.stderr.isTTY) complain(serving.lines.map((line) => `  ${line}`).join('\n'));
   else logger.info({ parts, url: serving.url, runs: serving.lines }, 'serving');
-  const signal = await stopped;
-  logger.info(
-    { signal },
-    `stopping; what runs has ${config['jobs.stopTimeoutMs'] / 1000} s, a second signal ends it at once`,
-  );
+  const end = await Promise.race([stopped, serving.lost]);
+  const lost = end instanceof TallymanError;
+  if (lost) logger.error({ code: end.code }, end.message);
+  else
+    logger.info(
+      { signal: end },
+      `stopping; what runs has ${config['jobs.stopTimeoutMs'] / 1000} s, a second signal ends it at once`,
+    );
   await serving.stop();
   logger.info({}, 'stopped');
   // A handler that outlived its time limit would keep the process, though its job is somebody else's by now.
-  process.exit(0);
+  process.exit(lost ? exitCodes.database : exitCodes.ok);
 }

@@ -8,7 +8,7 @@ import { createLogger } from '../runtime/logger.ts';
 import { openRuntime, workerOptions } from '../runtime/open.ts';
 import { onStopSignal } from '../runtime/signals.ts';
 import { components } from '../server/components.ts';
-import { usage } from './exit.ts';
+import { exitCodes, usage } from './exit.ts';
 import { examples, wholeNumber } from './options.ts';
 
 interface WorkerCommandOptions {
@@ -51,6 +51,7 @@ async function runWorker(module: string, options: WorkerCommandOptions): Promise
     embedded: 'either',
     ...(options.migrate && { migrate: true }),
   });
+  let lost: TallymanError | undefined;
   try {
     const worker = runtime.tallyman.worker({
       ...workerOptions(config),
@@ -61,17 +62,21 @@ async function runWorker(module: string, options: WorkerCommandOptions): Promise
     const stopped = new Promise<string>((stop) => onStopSignal(stop));
     logger.info(runtime.describe(), 'starting');
     await worker.start();
-    const signal = await stopped;
+    const end = await Promise.race([stopped, runtime.lost]);
     const limit = config['jobs.stopTimeoutMs'] / 1000;
-    logger.info(
-      { signal, held: worker.held },
-      `stopping; running jobs have ${limit} s, a second signal ends it at once`,
-    );
+    if (end instanceof TallymanError) {
+      lost = end;
+      logger.error({ code: lost.code }, lost.message);
+    } else
+      logger.info(
+        { signal: end, held: worker.held },
+        `stopping; running jobs have ${limit} s, a second signal ends it at once`,
+      );
   } finally {
     await runtime.close();
   }
   // A handler that outlived its time limit would keep the process, though its job is somebody else's by now.
-  process.exit(0);
+  process.exit(lost ? exitCodes.database : exitCodes.ok);
 }
 
 /** Every kind the module exports, each once. */

@@ -1,6 +1,7 @@
 import { relative } from 'node:path';
 import type { Config } from '../config/keys.ts';
 import { describe } from '../engine/database/database.ts';
+import type { TallymanError } from '../engine/errors.ts';
 import type { Logger } from '../engine/logger.ts';
 import type { EmbeddedWish } from './embedded.ts';
 
@@ -12,6 +13,8 @@ export interface ReachedDatabase {
   readonly embedded:
     | { readonly dataDir: string; readonly port: number; readonly started: boolean }
     | undefined;
+  /** Resolves when an embedded server is gone for good: the process cannot go on. */
+  readonly lost: Promise<TallymanError>;
   close(): Promise<void>;
 }
 
@@ -22,7 +25,13 @@ export async function reachDatabase(
 ): Promise<ReachedDatabase> {
   const url = config['database.url'];
   if (url !== null)
-    return { url, where: `PostgreSQL at ${describe(url)}`, embedded: undefined, close: async () => {} };
+    return {
+      url,
+      where: `PostgreSQL at ${describe(url)}`,
+      embedded: undefined,
+      lost: new Promise(() => {}),
+      close: async () => {},
+    };
   const { useEmbedded } = await import('./embedded.ts');
   const dataDir = config['database.dataDir'];
   const use = await useEmbedded(dataDir, options.embedded ?? 'join', options.logger);
@@ -31,6 +40,7 @@ export async function reachDatabase(
     url: use.url,
     where: `embedded PostgreSQL on 127.0.0.1:${use.port}, data in ${shown}${use.started ? '' : ' (run by another process)'}`,
     embedded: { dataDir, port: use.port, started: use.started },
+    lost: use.lost,
     close: use.close,
   };
 }

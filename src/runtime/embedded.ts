@@ -14,6 +14,9 @@ import type { Logger } from '../engine/logger.ts';
  *   join    use the one that runs; start it when none does   (a command that is over in a moment)
  *   own     start it; somebody else's is an error             (`npm start`)
  *   either  start it; use somebody else's if there is one     (a worker)
+ *
+ * A process with `either` that uses somebody else's server starts it again when it is gone, on the same port: the
+ * owner stopped, or server and owner were killed. An owner that is killed alone leaves its server running.
  */
 export type EmbeddedWish = 'join' | 'own' | 'either';
 
@@ -23,8 +26,13 @@ export interface EmbeddedUse {
   readonly dataDir: string;
   /** This process started it and stops it again. */
   readonly started: boolean;
+  /** Resolves when the server is gone and does not come back; with what to tell the user. */
+  readonly lost: Promise<TallymanError>;
   close(): Promise<void>;
 }
+
+/** A use of somebody else's server; `gone` resolves when the connection to it ends. */
+type Visit = Pick<EmbeddedUse, 'url' | 'port' | 'dataDir' | 'close'> & { readonly gone: Promise<void> };
 
 /** A command that is over in a moment may own the server just now; another may be starting it. */
 const patienceMs: Readonly<Record<EmbeddedWish, number>> = { join: 4_000, own: 4_000, either: 1_500 };
@@ -34,33 +42,107 @@ const patienceMs: Readonly<Record<EmbeddedWish, number>> = { join: 4_000, own: 4
  */
 const guestLock = 0x7411_0003;
 const guestsMs: Readonly<Record<EmbeddedWish, number>> = { join: 5_000, own: 500, either: 500 };
+/** The owner that stops the server, or another process that starts it again, is given this long. */
+const regainMs = 30_000;
+const never = new Promise<never>(() => {});
 
 export async function useEmbedded(dataDir: string, wish: EmbeddedWish, logger: Logger): Promise<EmbeddedUse> {
   const deadline = Date.now() + patienceMs[wish];
   for (;;) {
     if (wish === 'join') {
       const running = await visit(dataDir);
-      if (running) return { ...running, started: false };
+      if (running) return { ...running, started: false, lost: never };
     }
     try {
       return await startOwn(dataDir, wish, logger);
     } catch (error) {
       if (!(error instanceof TallymanError) || error.code !== 'EMBEDDED_IN_USE') throw error;
-      if (Date.now() < deadline) await sleep(100);
-      else if (wish === 'either') return await useEmbedded(dataDir, 'join', logger);
-      else throw error;
+      const running = wish === 'either' && Date.now() >= deadline ? await visit(dataDir) : undefined;
+      if (running) return stay(running, logger);
+      if (Date.now() >= deadline + (wish === 'either' ? patienceMs.join : 0)) throw error;
+      await sleep(100);
     }
   }
 }
 
-async function startOwn(dataDir: string, wish: EmbeddedWish, logger: Logger): Promise<EmbeddedUse> {
+/** Uses somebody else's server, and sees to it that there is one. */
+function stay(first: Visit, logger: Logger): EmbeddedUse {
+  const { dataDir, port } = first;
+  const lost = Promise.withResolvers<TallymanError>();
+  let current: Pick<EmbeddedUse, 'close'> = first;
+  let closing = false;
+  let regaining = Promise.resolve();
+
+  const watch = (visit: Visit): void => {
+    current = visit;
+    void visit.gone.then(() => {
+      if (!closing) regaining = regain().catch((error) => lost.resolve(lostServer(dataDir, error)));
+    });
+  };
+  const regain = async (): Promise<void> => {
+    let said = false;
+    for (const deadline = Date.now() + regainMs; !closing; await sleep(100)) {
+      const running = await visit(dataDir);
+      if (running?.port === port) {
+        if (said)
+          logger.info({ dataDir, port }, 'another process has started the embedded PostgreSQL; using it');
+        return watch(running);
+      }
+      if (!said)
+        logger.warn(
+          { dataDir },
+          'the embedded PostgreSQL, which another process ran, is gone; starting it here',
+        );
+      said = true;
+      await running?.close();
+      try {
+        current = await startOwn(dataDir, 'either', logger, port);
+        return;
+      } catch (error) {
+        const { code } = error as TallymanError;
+        // It is still stopping, or somebody else is starting it; a connection of any program may have the port for a moment.
+        const passing = code === 'EMBEDDED_IN_USE' || code === 'EMBEDDED_PORT_IN_USE';
+        if (!passing || Date.now() > deadline) throw error;
+      }
+    }
+  };
+
+  watch(first);
+  return {
+    url: first.url,
+    port,
+    dataDir,
+    started: false,
+    lost: lost.promise,
+    close: async () => {
+      closing = true;
+      await regaining;
+      await current.close();
+    },
+  };
+}
+
+const lostServer = (dataDir: string, cause: unknown): TallymanError =>
+  new TallymanError(
+    'EMBEDDED_LOST',
+    `The embedded PostgreSQL in ${dataDir}, which another process ran, is gone, and this process cannot start it. ` +
+      `Remove the cause and start this process again; committed work is safe. The cause: ${messageOf(cause)}`,
+    { cause, details: { dataDir } },
+  );
+
+async function startOwn(
+  dataDir: string,
+  wish: EmbeddedWish,
+  logger: Logger,
+  port?: number,
+): Promise<EmbeddedUse> {
   // Only here: whoever has a DATABASE_URL need not have the binaries installed.
   const { startEmbedded } = await import('../engine/database/embedded/index.ts');
   const first = await access(join(dataDir, 'data')).then(
     () => false,
     () => true,
   );
-  const server = await startEmbedded({ dataDir, logger });
+  const server = await startEmbedded({ dataDir, logger, ...(port !== undefined && { port }) });
   // Whoever only forgot to set it would look for his jobs in vain.
   if (first && wish === 'join')
     logger.warn({ dataDir }, 'DATABASE_URL is not set: made an embedded PostgreSQL');
@@ -69,6 +151,7 @@ async function startOwn(dataDir: string, wish: EmbeddedWish, logger: Logger): Pr
     port: server.port,
     dataDir,
     started: true,
+    lost: never,
     close: async () => {
       await guestsGone(server, guestsMs[wish]);
       await server.stop();
@@ -77,7 +160,7 @@ async function startOwn(dataDir: string, wish: EmbeddedWish, logger: Logger): Pr
 }
 
 /** A stay at the server that runs in this folder, if one does and it takes our login. */
-export async function visit(dataDir: string): Promise<Omit<EmbeddedUse, 'started'> | undefined> {
+export async function visit(dataDir: string): Promise<Visit | undefined> {
   try {
     const folder = await realpath(dataDir);
     // The server's own file says where it listens, and that it is ready. O_NOFOLLOW: the folder is the server's
@@ -92,7 +175,9 @@ export async function visit(dataDir: string): Promise<Omit<EmbeddedUse, 'started
     const password = (await readFile(join(folder, 'password'), 'utf8')).trim();
     const url = `postgres://tallyman:${encodeURIComponent(password)}@127.0.0.1:${port}/tallyman`;
     const guest = await checkIn(url);
-    return guest && { url, port, dataDir, close: () => guest.end().catch(() => {}) };
+    if (!guest) return undefined;
+    const gone = new Promise<void>((resolve) => guest.once('end', resolve));
+    return { url, port, dataDir, gone, close: () => guest.end().catch(() => {}) };
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return undefined;

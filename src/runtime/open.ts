@@ -27,6 +27,7 @@ export interface RuntimeOptions {
 export interface Runtime {
   readonly tallyman: Tallyman;
   readonly embedded: ReachedDatabase['embedded'];
+  readonly lost: ReachedDatabase['lost'];
   /** Where things run, in words, without secrets. */
   describe(): Readonly<Record<string, string>>;
   /** The outside services that are configured beside the database; `trouble` says why one is away. */
@@ -63,6 +64,7 @@ export async function openRuntime(config: Config, options: RuntimeOptions): Prom
     return {
       tallyman,
       embedded: reached.embedded,
+      lost: reached.lost,
       describe: () => ({
         database: reached.where,
         'wake-ups': ['LISTEN/NOTIFY', ...wakeups.map((wakeup) => wakeup.name)].join(', '),

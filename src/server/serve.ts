@@ -33,6 +33,8 @@ export interface Serving {
   readonly lines: readonly string[];
   /** Where the API listens, if it does. */
   readonly url: string | undefined;
+  /** See `ReachedDatabase`. */
+  readonly lost: Runtime['lost'];
   /** Stops taking requests and claiming work, finishes what runs, up to `jobs.stopTimeoutMs`. */
   stop(): Promise<void>;
 }
@@ -72,6 +74,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
 class Assembly implements Serving {
   readonly lines: string[];
   url: string | undefined;
+  readonly lost: Runtime['lost'];
   readonly #options: ServeOptions;
   readonly #runtime: Runtime;
   readonly #metrics: Metrics;
@@ -81,6 +84,7 @@ class Assembly implements Serving {
   constructor(options: ServeOptions, runtime: Runtime) {
     this.#options = options;
     this.#runtime = runtime;
+    this.lost = runtime.lost;
     this.#metrics = new Metrics(runtime.tallyman);
     this.lines = Object.entries(runtime.describe()).map(([name, where]) => line(name, where));
   }

@@ -9,7 +9,7 @@ import type { Area } from './area.ts';
 import type { Binaries } from './binaries.ts';
 import { cannotRun, serverEnvironment } from './cluster.ts';
 import { HOST } from './port.ts';
-import { disownPostmasterFile, isPostmasterOf, readPostmasterFile } from './postmaster-file.ts';
+import { clearPostmasterFile, isPostmasterOf, postmastersOf, readPostmasterFile } from './postmaster-file.ts';
 import { openServerLog } from './server-log.ts';
 
 /** A server we started, until it ends. */
@@ -34,6 +34,8 @@ const FAST_STOP_MS = 60_000;
 const IMMEDIATE_STOP_MS = 10_000;
 /** Backends of a killed server notice within moments; a new one may not start before the last has gone. */
 const LEFTOVERS_MS = 20_000;
+/** More than two only when a server survives even SIGKILL; then PostgreSQL's own lock refuses the start. */
+const ORPHAN_ROUNDS = 3;
 
 const SETTING = /^[a-z_][a-z0-9_.]*$/i;
 
@@ -63,11 +65,12 @@ export async function launch(options: LaunchOptions): Promise<Launched> {
     const outcome = await launchOnce(options);
     if (typeof outcome === 'object' && 'pid' in outcome) return outcome;
     if (/could not (create any TCP|bind IPv4)/.test(outcome.log)) return 'port taken';
-    const leftovers = /pre-existing shared memory block|lock file "postmaster.pid" already exists/.test(
-      outcome.log,
-    );
+    const leftovers =
+      /pre-existing shared memory block|lock file "postmaster.pid" (already exists|is empty)/.test(
+        outcome.log,
+      );
     if (!leftovers || Date.now() > leftoversUntil) throw startFailed(options.area, outcome.log);
-    // A parent killed in the middle of its start leaves a server that had not written its file when we looked.
+    // A parent killed in the middle of its start leaves a child that was not yet a server when we looked.
     await stopOrphan(options.area, options.binaries, options.logger);
     await sleep(100);
   }
@@ -189,13 +192,17 @@ export const stopPostmaster = (postmaster: Postmaster, binaries: Binaries, logge
  * whoever started that server is gone.
  */
 export async function stopOrphan(area: Area, binaries: Binaries, logger: Logger): Promise<void> {
-  const file = await readPostmasterFile(area);
-  if (!file) return;
-  if (await isPostmasterOf(file.pid, area)) {
-    logger.info({ pid: file.pid }, 'stopping the embedded PostgreSQL that a killed process left running');
-    await stopInSteps(file.pid, async () => !(await isPostmasterOf(file.pid, area)), binaries, logger);
+  for (let round = 0; round < ORPHAN_ROUNDS; round++) {
+    // The file before the processes: then no server that creates its file in between is taken for a dead one.
+    const file = await readPostmasterFile(area);
+    const running = await postmastersOf(area);
+    if (running.length === 0) {
+      if (file) await clearPostmasterFile(area, file, logger);
+      return;
+    }
+    for (const pid of running) {
+      logger.info({ pid }, 'stopping the embedded PostgreSQL that a killed process left running');
+      await stopInSteps(pid, async () => !(await isPostmasterOf(pid, area)), binaries, logger);
+    }
   }
-  // A clean shutdown removes the file. One that is left was not removed by anybody alive.
-  const stale = await readPostmasterFile(area);
-  if (stale) await disownPostmasterFile(area, stale);
 }
