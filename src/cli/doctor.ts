@@ -2,6 +2,8 @@ import type { Command } from 'commander';
 import { loadConfig } from '../config/load.ts';
 import { Database } from '../engine/database/database.ts';
 import { examine, type Finding } from '../engine/database/doctor.ts';
+import { requireMigrated } from '../engine/database/migrate.ts';
+import { examineJobs } from '../engine/jobs/check.ts';
 import { reachDatabase } from '../runtime/database.ts';
 import { mqttSettingsOf } from '../runtime/mqtt.ts';
 import { exitCodes, explain, usage } from './exit.ts';
@@ -21,6 +23,23 @@ export function addDoctor(program: Command): void {
     .action(async (options: JsonOption) => {
       const { where, findings } = await checkUp();
       report(options, { database: where }, findings);
+    });
+
+  doctor
+    .command('jobs')
+    .description(
+      'find work that can never move: jobs and lanes that no worker would reach, claims of workers that are gone',
+    )
+    .addHelpText(
+      'after',
+      `${examples(['doctor jobs', 'doctor jobs --json'])}\n\nExit code 5 where it finds any.`,
+    )
+    .action(async (_options: unknown, command: Command) => {
+      const { where, findings } = await checkUp(async (database) => {
+        await requireMigrated(database);
+        return examineJobs(database);
+      });
+      report(command.optsWithGlobals(), { database: where }, findings);
     });
 
   doctor
@@ -76,7 +95,9 @@ function report(
 }
 
 /** A database that cannot be reached is a finding too, and the one a person calls the doctor for. */
-async function checkUp(): Promise<{ where: string; findings: readonly Finding[] }> {
+async function checkUp(
+  look: (database: Database) => Promise<readonly Finding[]> = examine,
+): Promise<{ where: string; findings: readonly Finding[] }> {
   const config = loadConfig();
   const logger = commandLogger();
   const reached = await reachDatabase(config, { logger });
@@ -87,12 +108,18 @@ async function checkUp(): Promise<{ where: string; findings: readonly Finding[] 
       logger,
       applicationName: 'tallyman doctor',
     });
-    const findings = await examine(database).finally(() => database.close());
+    const findings = await look(database).finally(() => database.close());
     return { where: reached.where, findings };
   } catch (error) {
     return {
       where: reached.where,
-      findings: [{ check: 'connection', level: 'fail', message: explain(error).message }],
+      findings: [
+        {
+          check: (error as { code?: string }).code === 'NOT_MIGRATED' ? 'migrations' : 'connection',
+          level: 'fail',
+          message: explain(error).message,
+        },
+      ],
     };
   } finally {
     await reached.close();
@@ -105,6 +132,6 @@ function line({ check, level, message, advice }: Finding): string {
 }
 
 function verdict(failed: number, warned: number): string {
-  if (failed > 0) return `${count(failed, 'failure')}, ${count(warned, 'warning')}: mend the failures first.`;
+  if (failed > 0) return `${count(failed, 'failure')}, ${count(warned, 'warning')}: fix the failures first.`;
   return warned > 0 ? `Fit for work, with ${count(warned, 'warning')}.` : 'Fit for work.';
 }

@@ -18,20 +18,34 @@ export class TallymanError extends Error {
   }
 }
 
-/** What no retry can mend. A handler that throws it ends its job as FAILED at once. */
+/** What no retry can fix. A handler that throws it ends its job as FAILED at once. */
 export class PermanentError extends TallymanError {
   override readonly name = 'PermanentError';
 }
 
-/** Asks for another run after `delayMs`, as the handler wishes, not as the backoff says. It counts as an attempt. */
+/**
+ * Asks for another run after `delayMs`, as the handler wishes, not as the backoff says. It counts as an attempt, unless
+ * the handler says that it has not tried (`isFree`): then make sure yourself that this does not go on forever.
+ */
 export class RetryLater extends TallymanError {
   override readonly name = 'RetryLater';
   readonly delayMs: number;
+  readonly isFree: boolean;
 
-  constructor(delayMs: number, message = `asked to be run again in ${delayMs} ms`) {
+  constructor(
+    delayMs: number,
+    message = `asked to be run again in ${delayMs} ms`,
+    { isFree = false }: { readonly isFree?: boolean } = {},
+  ) {
     super('RETRY_LATER', message);
     this.delayMs = delayMs;
+    this.isFree = isFree;
   }
+}
+
+/** Gives up: a handler that throws it makes its job a dead letter at once, whatever attempts are left. */
+export class GiveUpError extends TallymanError {
+  override readonly name = 'GiveUpError';
 }
 
 /** The lease went to somebody else; whatever the handler did since is discarded. */
@@ -43,4 +57,11 @@ export class LeaseLostError extends TallymanError {
   }
 }
 
-export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+/** Of anything that can be thrown; some things cannot even be read. */
+export function messageOf(error: unknown): string {
+  try {
+    return error instanceof Error ? error.message : String(error);
+  } catch {
+    return 'something that cannot be read was thrown';
+  }
+}

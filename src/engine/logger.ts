@@ -8,5 +8,13 @@ export interface Logger {
 
 const ignore = (): void => {};
 
-/** The default: a library says nothing unless it is given a voice. */
+/** For those who want to hear nothing. */
 export const silentLogger: Logger = { debug: ignore, info: ignore, warn: ignore, error: ignore };
+
+/** The default: warnings and errors, a line each, on standard error. What goes wrong must not go unheard. */
+export const consoleLogger: Logger = {
+  debug: ignore,
+  info: ignore,
+  warn: (fields, message) => console.warn(`tallyman: ${message} ${JSON.stringify(fields)}`),
+  error: (fields, message) => console.error(`tallyman: ${message} ${JSON.stringify(fields)}`),
+};

@@ -3,6 +3,7 @@ import { Database, type DatabaseOptions, type Queryable } from './database/datab
 import { type Component, engineComponent, migrate, requireMigrated } from './database/migrate.ts';
 import { detectPooler } from './database/pooler.ts';
 import { DeadLetters } from './deadletters/dead-letters.ts';
+import { checkJobs, type Problem } from './jobs/check.ts';
 import { type Enqueued, Enqueuer } from './jobs/enqueue.ts';
 import { Jobs } from './jobs/jobs.ts';
 import type { Kind } from './jobs/kind.ts';
@@ -12,17 +13,20 @@ import { runningCorrelation } from './jobs/running.ts';
 import { Worker } from './jobs/worker.ts';
 import type { WorkerOptions } from './jobs/worker-options.ts';
 import { Lanes } from './lanes/lanes.ts';
-import { type Exclusive, exclusively, type Section } from './locks/exclusive.ts';
+import { type Exclusive, type ExclusiveOptions, exclusively, type Section } from './locks/exclusive.ts';
 import type { LaneLock } from './locks/lane-lock.ts';
 import { Log } from './log/log.ts';
+import { consoleLogger, type Logger } from './logger.ts';
 import { Retention } from './retention/retention.ts';
 import { Housekeeper } from './schedules/housekeeper.ts';
 import { Schedules } from './schedules/schedules.ts';
 import { Notifier } from './wakeups/notifier.ts';
 import type { Wakeup } from './wakeups/wakeup.ts';
 
-export interface TallymanOptions extends Omit<DatabaseOptions, 'url'> {
+export interface TallymanOptions extends Omit<DatabaseOptions, 'url' | 'logger'> {
   readonly databaseUrl: string;
+  /** Default: warnings and errors on standard error (`consoleLogger`). pino fits; `silentLogger` says nothing. */
+  readonly logger?: Logger;
   /** Bring the database up to date first. Otherwise one that is not is refused. Default false. */
   readonly migrate?: boolean;
   /** Parts with tables of their own, to be migrated with the engine's. Default: none. */
@@ -97,13 +101,14 @@ export class Tallyman {
   }
 
   static async open(options: TallymanOptions): Promise<Tallyman> {
-    const database = await Database.connect({ ...options, url: options.databaseUrl });
+    const { databaseUrl: url, logger = consoleLogger } = options;
+    const database = await Database.connect({ ...options, url, logger });
     try {
       const components = [engineComponent, ...(options.components ?? [])];
       if (options.migrate) await migrate(database, { components });
       else await requireMigrated(database, components);
       const [pooler] = await Promise.all([
-        detectPooler(database),
+        database.pooler ?? detectPooler(database),
         database.warm(options.warmConnections ?? 4),
       ]);
       const sessions = pooler !== 'transaction';
@@ -152,13 +157,18 @@ export class Tallyman {
     this.#notifier.committed(queues);
   }
 
+  /** Finds work that can never move. Empty in a healthy database, at any moment; see `Problem`. */
+  check(): Promise<readonly Problem[]> {
+    return checkJobs(this.database);
+  }
+
   worker(options: WorkerOptions): Worker {
     const worker = new Worker(
       {
         database: this.database,
         enqueuer: this.#enqueuer,
         notifier: this.#notifier,
-        listen: this.#sessions,
+        hasSessions: this.#sessions,
         laneLock: this.#options.laneLock,
         keepMs: this.#keepMs,
         onStart: () => this.#keepHouse(),
@@ -176,7 +186,7 @@ export class Tallyman {
   exclusively<T>(
     lockId: bigint | number,
     work: (section: Section) => Promise<T>,
-    options: { readonly signal?: AbortSignal } = {},
+    options: ExclusiveOptions = {},
   ): Promise<Exclusive<T>> {
     return exclusively(this.database, lockId, work, options);
   }

@@ -2,7 +2,15 @@ import { Counter, Histogram, type Registry } from 'prom-client';
 import type { JobEvent } from '../engine/jobs/events.ts';
 import type { Worker } from '../engine/jobs/worker.ts';
 
-export const outcomes = ['succeeded', 'superseded', 'retried', 'failed', 'dead', 'discarded'] as const;
+export const outcomes = [
+  'succeeded',
+  'superseded',
+  'retried',
+  'failed',
+  'dead',
+  'discarded',
+  'handed_back',
+] as const;
 export type Outcome = (typeof outcomes)[number];
 
 const jobSeconds = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
@@ -21,7 +29,7 @@ export class WorkerMetrics {
   readonly #claimed: Counter;
   readonly #claimSeconds: Histogram;
   readonly #leasesLost: Counter;
-  readonly #recoveredClaims: Counter;
+  readonly #recoveredWorkers: Counter;
   readonly #recoveredItems: Counter;
   readonly #unknownKinds: Counter;
   readonly #wakeups: Counter;
@@ -43,7 +51,7 @@ export class WorkerMetrics {
     });
     this.#settled = new Counter({
       name: 'tallyman_jobs_settled_total',
-      help: 'Attempts that have their outcome: succeeded, superseded, retried, failed, dead or discarded.',
+      help: 'Attempts that have their outcome: succeeded, superseded, retried, failed, dead, discarded, or handed_back because the database was away.',
       labelNames: ['kind', 'outcome'],
       registers,
     });
@@ -60,14 +68,14 @@ export class WorkerMetrics {
       labelNames: ['kind'],
       registers,
     });
-    this.#recoveredClaims = new Counter({
-      name: 'tallyman_recovered_claims_total',
-      help: 'Claims taken back from workers that are gone.',
+    this.#recoveredWorkers = new Counter({
+      name: 'tallyman_recovered_workers_total',
+      help: 'Workers that were gone, and whose work was taken over.',
       registers,
     });
     this.#recoveredItems = new Counter({
       name: 'tallyman_recovered_items_total',
-      help: 'Jobs and lanes freed by taking claims back.',
+      help: 'Jobs and lanes that were taken over.',
       registers,
     });
     this.#unknownKinds = new Counter({
@@ -94,6 +102,7 @@ export class WorkerMetrics {
         kind.settled[outcome].inc();
         kind.seconds.observe(event.durationMs / 1000);
       });
+    worker.events.on('handedBack', (event) => this.#of(event.kind).settled.handed_back.inc());
     worker.events.on('superseded', (event) => this.#of(event.kind).settled.superseded.inc());
     worker.events.on('discarded', (event) => {
       this.#of(event.kind).settled.discarded.inc();
@@ -104,7 +113,7 @@ export class WorkerMetrics {
       if (durationMs !== undefined) this.#claimSeconds.observe(durationMs / 1000);
     });
     worker.events.on('recovered', ({ freed }) => {
-      this.#recoveredClaims.inc();
+      this.#recoveredWorkers.inc();
       this.#recoveredItems.inc(freed);
     });
     worker.events.on('unknownKind', () => this.#unknownKinds.inc());

@@ -6,7 +6,7 @@
  * because one is being prepared while the other waits for the disk; where order matters, allow one.
  */
 export class Batcher<Item, Answer> {
-  readonly #send: (items: Item[]) => Promise<(Answer | Error)[]>;
+  readonly #send: (items: Item[]) => Promise<(Answer | Error | Promise<Answer>)[]>;
   readonly #maxBatch: number;
   readonly #maxInFlight: number;
   #waiting: Waiting<Item, Answer>[] = [];
@@ -14,8 +14,11 @@ export class Batcher<Item, Answer> {
   #scheduled = false;
 
   constructor(options: {
-    /** Answers for each item, in the order given; an Error is that caller's alone, a rejection every caller's. */
-    readonly send: (items: Item[]) => Promise<(Answer | Error)[]>;
+    /**
+     * Answers for each item, in the order given; an Error is that caller's alone, a rejection every caller's. A promise
+     * is for an item that the batch could not take along: its caller waits on, the batch does not.
+     */
+    readonly send: (items: Item[]) => Promise<(Answer | Error | Promise<Answer>)[]>;
     readonly maxBatch: number;
     readonly maxInFlight: number;
   }) {
@@ -55,7 +58,7 @@ export class Batcher<Item, Answer> {
     try {
       const answers = await this.#send(batch.map((waiting) => waiting.item));
       batch.forEach((waiting, i) => {
-        const answer = answers[i] as Answer | Error;
+        const answer = answers[i] as Answer | Error | Promise<Answer>;
         if (answer instanceof Error) waiting.reject(answer);
         else waiting.resolve(answer);
       });
@@ -70,6 +73,6 @@ export class Batcher<Item, Answer> {
 
 interface Waiting<Item, Answer> {
   readonly item: Item;
-  readonly resolve: (answer: Answer) => void;
+  readonly resolve: (answer: Answer | Promise<Answer>) => void;
   readonly reject: (error: unknown) => void;
 }

@@ -1,8 +1,26 @@
 import pg from 'pg';
-import { messageOf, TallymanError } from '../errors.ts';
+import { TallymanError } from '../errors.ts';
 import { type Logger, silentLogger } from '../logger.ts';
+import { checkUrl, connectError, describe } from './address.ts';
+import { HotConnection } from './hot-connection.ts';
 import { HotQuery, type PreparedStatement, type RawRow, type Value } from './hot-query.ts';
-import { Spare } from './spare.ts';
+import { ConnectionTimeoutError, codeOf, isOutage, isVague, Outages } from './outage.ts';
+import { Pipeline, type Statement } from './pipeline.ts';
+import { detectPooler, type Pooler } from './pooler.ts';
+import {
+  announcedPid,
+  openingOf,
+  type SessionSettings,
+  type SessionStatement,
+  sessionStatement,
+  sessionValues,
+  type TransactionOptions,
+} from './session.ts';
+import { Watchdog, type WatchOptions } from './watchdog.ts';
+
+export { describe } from './address.ts';
+export { isConnectionError, isOutage, isPassing } from './outage.ts';
+export type { TransactionOptions } from './session.ts';
 
 /** Anything that can run SQL: a `pg` client, a pool, a transaction of ours or of a query builder. */
 export interface Queryable {
@@ -20,18 +38,55 @@ export interface DatabaseOptions {
   readonly applicationName?: string;
   /** Default 10,000. */
   readonly connectTimeoutMs?: number;
+  /**
+   * The engine's own statements (enqueue, claim, settle) may be without an answer for so long; then the connection is
+   * given up. Default 15,000.
+   */
+  readonly statementTimeoutMs?: number;
+  /**
+   * `statement_timeout` of everything else: `query`, and statements in transactions. The connection is given up when
+   * there is no answer 5 s after that. 0: no limit, and half-open connections stay unnoticed. Default 60,000.
+   */
+  readonly queryTimeoutMs?: number;
+  /** `idle_in_transaction_session_timeout`: the server ends a transaction that does nothing for so long. Default 60,000. */
+  readonly idleInTransactionMs?: number;
   readonly logger?: Logger;
 }
 
+export interface DedicatedOptions {
+  /** `statement_timeout` of the connection; 0: no limit. Default: `DatabaseOptions.queryTimeoutMs`. */
+  readonly statementMs?: number;
+  /** It is for LISTEN, and its owner opens another when it ends. */
+  readonly isListener?: boolean;
+}
+
+/** What a thread of its own needs to open connections as this pool does. */
+export interface ThreadConnection extends pg.ClientConfig {
+  readonly session: SessionStatement;
+}
+
 export const oldestServer = 15;
+
+/** The server's own limit comes first, so that its error tells what happened. */
+const graceMs = 5_000;
+/** Idle for long is what these connections are for. */
+const forever = { idle_session_timeout: '0' };
 
 /** The pool, transactions on it, and connections of one's own. */
 export class Database implements Queryable {
   readonly pool: pg.Pool;
   readonly logger: Logger;
   readonly #config: pg.ClientConfig;
-  #spare: Spare | undefined;
+  readonly #limits: SessionSettings;
+  readonly #statementMs: number;
+  readonly #watchdog: Watchdog;
+  readonly #outages = new Outages();
+  #hot: HotConnection | undefined;
+  #pipeline: Pipeline | undefined;
+  #isSessionPooled = false;
   #closing = false;
+  /** Known from the start when something other than the server answers; undefined: not looked for. */
+  pooler: Pooler | undefined;
   /** False behind a transaction pooler: each prepared statement would have to exist on every server connection. */
   prepare = true;
 
@@ -42,12 +97,32 @@ export class Database implements Queryable {
       application_name: options.applicationName ?? 'tallyman',
       connectionTimeoutMillis: options.connectTimeoutMs ?? 10_000,
       keepAlive: true,
+      keepAliveInitialDelayMillis: 10_000,
     };
-    this.pool = new pg.Pool({ ...this.#config, max: options.poolSize ?? 10, idleTimeoutMillis: 60_000 });
+    this.#limits = {
+      statementMs: options.queryTimeoutMs ?? 60_000,
+      idleInTransactionMs: options.idleInTransactionMs ?? 60_000,
+    };
+    this.#statementMs = options.statementTimeoutMs ?? 15_000;
+    this.#watchdog = new Watchdog({ statementMs: this.#statementMs, logger: this.logger });
+    this.pool = new pg.Pool({
+      ...this.#config,
+      max: options.poolSize ?? 10,
+      idleTimeoutMillis: 60_000,
+      onConnect: (client) => {
+        this.#watchdog.watch(client, { isDisposable: false });
+        return this.#setUp(client, this.#limits);
+      },
+    });
     // Between two users a connection of the pool has no listener for a moment; an error just then would end the process.
     this.pool.on('connect', (client) => client.on('error', () => {}));
+    this.pool.on('acquire', (client) => this.#watchdog.setDisposable(client, false));
+    this.pool.on('release', (_, client) => this.#watchdog.setDisposable(client, true));
     this.pool.on('error', (error) => {
-      if (this.#closing) return;
+      // The watchdog has said why it closed connections.
+      if (this.#closing || error instanceof ConnectionTimeoutError) return;
+      // The server ends sessions that were idle for long (57P05) where it is told to; it is none the worse for it.
+      if (codeOf(error) !== '57P05') this.#outages.remember(error);
       this.logger.warn(
         { error: error.message },
         'an idle database connection was lost; the pool opens another',
@@ -60,171 +135,224 @@ export class Database implements Queryable {
     checkUrl(options.url);
     const database = new Database(options);
     try {
-      const { rows } = await database.query<{ version: string }>(
-        `select current_setting('server_version_num') as version`,
-      );
-      const major = Math.floor(Number(rows[0]?.version) / 10_000);
+      const { version, isOurSession } = await database.#greet();
+      const major = Math.floor(version / 10_000);
       if (major < oldestServer) {
         throw new TallymanError(
           'SERVER_TOO_OLD',
           `PostgreSQL ${major} at ${describe(options.url)} is too old: Tallyman needs ${oldestServer} or later.`,
         );
       }
+      if (!isOurSession) await database.#meetPooler();
       return database;
     } catch (error) {
       await database.close();
-      throw connectError(error, options.url);
+      throw database.#outages.remember(connectError(error, options.url));
     }
+  }
+
+  async #greet(): Promise<{ readonly version: number; readonly isOurSession: boolean }> {
+    const client = await this.pool.connect();
+    try {
+      const { rows } = await client.query<{ version: string; pid: number }>(
+        `select current_setting('server_version_num') as version, pg_backend_pid() as pid`,
+      );
+      return { version: Number(rows[0]?.version), isOurSession: rows[0]?.pid === announcedPid(client) };
+    } finally {
+      client.release();
+    }
+  }
+
+  /** Something sits between us and the server. What may be left in a session depends on whose the session is. */
+  async #meetPooler(): Promise<void> {
+    this.pooler = await detectPooler(this);
+    if (this.pooler === 'transaction') this.prepare = false;
+    if (this.pooler !== 'session') return;
+    this.#isSessionPooled = true;
+    // Opened before this was known, so it has no settings yet; there is only this one.
+    const client = await this.pool.connect();
+    await this.#setUp(client, this.#limits).finally(() => client.release());
   }
 
   /** Opens connections before they are needed: a login costs more than most of what follows it. */
   async warm(connections: number): Promise<void> {
     const wanted = Math.min(connections, this.pool.options.max ?? connections);
     const opened = await Promise.allSettled(Array.from({ length: wanted }, () => this.pool.connect()));
-    for (const outcome of opened) if (outcome.status === 'fulfilled') outcome.value.release();
+    for (const outcome of opened)
+      if (outcome.status === 'fulfilled') outcome.value.release();
+      else this.#outages.remember(outcome.reason);
   }
 
-  query<Row extends pg.QueryResultRow>(text: string, values?: unknown[]) {
-    return this.pool.query<Row>(text, values);
+  async query<Row extends pg.QueryResultRow>(text: string, values?: unknown[]) {
+    try {
+      return await this.pool.query<Row>(text, values);
+    } catch (error) {
+      throw this.#outages.remember(error);
+    }
   }
 
-  /** Keeps a connection at hand for `run`, beside the pool; see `Spare`. Behind a transaction pooler there is none. */
-  keepSpare(): void {
+  /** Keeps a connection open for `run`, beside the pool; see `HotConnection`. Behind a transaction pooler there is none. */
+  keepHotConnection(): void {
     if (!this.prepare) return;
-    this.#spare ??= new Spare(async () => {
-      const client = await this.dedicated();
-      // Nothing but statements of the hot paths runs here: what they need is said once.
-      try {
-        await client.query('set enable_seqscan = off');
-      } catch (error) {
-        await client.end();
-        throw error;
-      }
-      return client;
-    });
+    // Only statements of the hot paths run here, and all of them want this setting.
+    const more = { ...forever, enable_seqscan: 'off' };
+    this.#hot ??= new HotConnection(() =>
+      this.#open(this.#config, { ...this.#limits, more }, { isDisposable: true }),
+    );
   }
 
   /** The next `run` will be on that connection. */
-  get hasSpareFree(): boolean {
-    return this.#spare?.isFree === true;
+  get isHotConnectionFree(): boolean {
+    return this.#hot?.isFree === true;
   }
 
   /** Runs a statement of the hot paths, on any connection unless told. */
   run(statement: PreparedStatement, values: readonly Value[], on?: pg.ClientBase): Promise<RawRow[]> {
     const query = new HotQuery(statement, values, this.prepare);
-    const spare = on ? undefined : this.#spare?.take();
+    const hot = on ? undefined : this.#hot?.take();
     // A pool and a client take it alike; the driver's types know of neither.
-    const asker = (on ?? spare ?? this.pool) as {
+    const asker = (on ?? hot ?? this.pool) as {
       query(query: HotQuery, values: undefined, done: HotQuery['callback']): void;
     };
     return new Promise((resolve, reject) => {
       asker.query(query, undefined, (error, rows = []) => {
-        if (spare) this.#spare?.giveBack({ isBroken: isConnectionError(error) });
-        if (error) reject(error);
+        if (hot) this.#hot?.giveBack({ isBroken: isOutage(error) });
+        if (error) reject(this.#outages.remember(error));
         else resolve(rows);
       });
     });
   }
 
   /**
-   * `work` in one transaction: committed when it returns, rolled back when it throws. `opening` may say more than `begin`,
-   * in the same round trip.
+   * `work` in one transaction, read committed: committed when it returns, rolled back when it throws. The options may
+   * set limits of its own, or be a text that says more than `begin`; both go out in the opening round trip.
    */
-  async transaction<T>(work: (tx: pg.PoolClient) => Promise<T>, opening = 'begin'): Promise<T> {
-    const client = await this.pool.connect();
+  async transaction<T>(
+    work: (tx: pg.PoolClient) => Promise<T>,
+    options: string | TransactionOptions = {},
+  ): Promise<T> {
+    const client = await this.pool.connect().catch((error) => {
+      throw this.#outages.remember(error);
+    });
+    // The first error tells why the connection was lost; those after it only that it was.
     let broken: Error | undefined;
     const onError = (error: Error): void => {
-      broken = error;
+      broken ??= error;
     };
     client.on('error', onError);
+    // An idle connection of the pool may have gone silent long ago: `begin` finds out soon.
+    this.#watchdog.limit(client, this.#statementMs);
     try {
-      await client.query(opening);
+      await client.query(openingOf(options, this.#limitsOfTransactions));
+      this.#watchdog.limit(client, this.#patienceMs(typeof options === 'string' ? undefined : options));
       const result = await work(client);
-      const { command } = await client.query('commit');
-      if (command !== 'COMMIT')
+      const closing = typeof options === 'string' ? undefined : options.closing?.();
+      const answers: pg.QueryResult | pg.QueryResult[] = await client.query(
+        closing ? `${closing}; commit` : 'commit',
+      );
+      const last = Array.isArray(answers) ? answers.at(-1) : answers;
+      if (last?.command !== 'COMMIT')
         throw new TallymanError(
           'ROLLED_BACK',
           'PostgreSQL rolled the transaction back: a statement in it had failed, and the error was swallowed',
         );
       return result;
     } catch (error) {
-      await client.query('rollback').catch((reason: Error) => {
-        broken = reason;
-      });
+      this.#watchdog.limit(client, this.#statementMs);
+      if (!broken) await client.query('rollback').catch(onError);
+      if (!broken && codeOf(error) === '25006' && (await isReadOnly(client))) broken = error as Error;
+      if (isVague(error) && codeOf(broken) !== '') throw this.#outages.remember(broken);
+      // An error of the work's own, such as that of an HTTP request, is no outage while the connection is fine.
+      if (isOutage(broken)) this.#outages.remember(error);
       throw error;
     } finally {
       client.off('error', onError);
+      this.#watchdog.limit(client, this.#patienceMs());
       client.release(broken);
     }
   }
 
-  /** A connection outside the pool, for what belongs to a session: LISTEN, advisory locks. The caller ends it. */
-  async dedicated(applicationName?: string): Promise<pg.Client> {
-    const client = new pg.Client({
-      ...this.#config,
-      ...(applicationName && { application_name: applicationName }),
-    });
-    client.on('error', () => {});
-    await client.connect();
-    return client;
+  /** One transaction whose statements go out together; see `Pipeline`. */
+  async pipelined(statements: readonly Statement[]): Promise<pg.QueryResult[]> {
+    this.#pipeline ??= new Pipeline(() =>
+      this.#open({ ...this.#config, pipeline: true } as pg.ClientConfig, this.#limits, {
+        isDisposable: false,
+      }),
+    );
+    try {
+      return await this.#pipeline.transaction(statements);
+    } catch (error) {
+      throw this.#outages.remember(error);
+    }
   }
 
-  /** What a thread of its own needs to open connections as this pool does. */
-  get connectionConfig(): pg.ClientConfig {
-    return this.#config;
+  /** A connection outside the pool, for what belongs to a session: LISTEN, advisory locks. The caller ends it. */
+  async dedicated(applicationName?: string, options: DedicatedOptions = {}): Promise<pg.Client> {
+    const { statementMs = this.#limits.statementMs, isListener = false } = options;
+    const config = { ...this.#config, ...(applicationName && { application_name: applicationName }) };
+    const settings = { ...this.#limits, statementMs, more: forever };
+    return this.#open(config, settings, { isDisposable: isListener, isListener });
+  }
+
+  async #open(config: pg.ClientConfig, settings: SessionSettings, watch: WatchOptions): Promise<pg.Client> {
+    const client = new pg.Client(config);
+    client.on('error', () => {});
+    try {
+      await client.connect();
+      this.#watchdog.watch(client, watch);
+      await this.#setUp(client, settings);
+      return client;
+    } catch (error) {
+      void client.end();
+      throw this.#outages.remember(error);
+    }
+  }
+
+  async #setUp(client: pg.ClientBase, settings: SessionSettings): Promise<void> {
+    const statement = sessionStatement(settings, this.#isSessionPooled);
+    await client.query(statement.text, sessionValues(client, statement));
+    this.#watchdog.limit(client, this.#patienceMs(settings));
+  }
+
+  /** Behind a transaction pooler no session is ours to set; each transaction brings its limits along. */
+  get #limitsOfTransactions(): TransactionOptions {
+    const { statementMs, idleInTransactionMs: idleMs } = this.#limits;
+    return this.prepare ? {} : { statementMs, idleMs };
+  }
+
+  #patienceMs({ statementMs = this.#limits.statementMs }: { readonly statementMs?: number } = {}): number {
+    return statementMs && statementMs + graceMs;
+  }
+
+  /**
+   * True when the error says that this database could not be used: it, or one that caused it, came out of a method of
+   * this object, or it looks like it and comes within 10 s of one that did (from a pool of the caller's own, on the same
+   * server). A transaction that the caller left idle, and a cancelled statement, are not outages.
+   */
+  isOwnOutage(error: unknown): boolean {
+    return this.#outages.isOwn(error);
+  }
+
+  /** There was an outage within the last 10 s. */
+  get hadOutage(): boolean {
+    return this.#outages.isRecent;
+  }
+
+  get connectionConfig(): ThreadConnection {
+    const settings = { ...this.#limits, more: forever };
+    return { ...this.#config, session: sessionStatement(settings, this.#isSessionPooled) };
   }
 
   async close(): Promise<void> {
     this.#closing = true;
-    await Promise.all([this.#spare?.close(), this.pool.end()]);
+    await Promise.all([this.#hot?.close(), this.#pipeline?.close(), this.pool.end()]);
   }
 }
 
-function checkUrl(url: string): void {
-  if (!/^postgres(ql)?:\/\//.test(url) || !URL.canParse(url)) {
-    throw new TallymanError(
-      'BAD_DATABASE_URL',
-      `DATABASE_URL is not a PostgreSQL address: expected postgres://user:password@host:5432/database, got "${describe(url)}".`,
-    );
-  }
-}
-
-/** The address without its password. */
-export function describe(url: string): string {
-  if (!URL.canParse(url)) return url.replace(/:[^:@/]*@/, ':…@');
-  const parsed = new URL(url);
-  if (parsed.password) parsed.password = '…';
-  return decodeURIComponent(parsed.toString());
-}
-
-function connectError(error: unknown, url: string): TallymanError {
-  if (error instanceof TallymanError) return error;
-  const code = (error as { code?: string }).code ?? '';
-  const where = describe(url);
-  const inner = error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : messageOf(error);
-  const say = (kind: string, text: string) => new TallymanError(kind, text, { cause: error });
-  if (code === '28P01' || code === '28000')
-    return say(
-      'DATABASE_AUTH',
-      `PostgreSQL at ${where} refused the login: ${inner}. Check user and password.`,
-    );
-  if (code === '3D000')
-    return say('DATABASE_MISSING', `There is no such database at ${where}: ${inner}. Create it first.`);
-  return say(
-    'DATABASE_UNREACHABLE',
-    `Cannot reach PostgreSQL at ${where}: ${inner}. Is it running, and is the address right?`,
-  );
-}
-
-/** True for errors that say nothing about the statement: the connection went, or the server is going or coming. */
-export function isConnectionError(error: unknown): boolean {
-  const code = (error as { code?: string } | null)?.code ?? '';
-  return (
-    /^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENOTFOUND)/.test(code) ||
-    /^(08|57P0)/.test(code) ||
-    code === '53300' ||
-    /Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect|Client was closed/.test(
-      messageOf(error),
-    )
-  );
+/** Whether the server takes no writes, as a standby does; a transaction that only asked to be read-only is no sign of it. */
+async function isReadOnly(client: pg.ClientBase): Promise<boolean> {
+  const { rows } = await client
+    .query<{ readonly: string }>(`select current_setting('transaction_read_only') as readonly`)
+    .catch(() => ({ rows: [] }));
+  return rows[0]?.readonly === 'on';
 }

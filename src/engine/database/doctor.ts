@@ -42,6 +42,8 @@ const checks: Readonly<Record<string, Check>> = {
   clock,
   pooler,
   durability,
+  isolation,
+  timeouts,
   autovacuum,
   connections,
   'open-transactions': openTransactions,
@@ -163,6 +165,39 @@ async function durability(database: Database): Promise<Verdict> {
       'Set synchronous_commit = on for this user or database.',
     );
   return ok(`fsync and full_page_writes are on, synchronous_commit is ${commit}`);
+}
+
+/** `reset_val` is what a session begins with: what the server, the database and the role say, not what we have set since. */
+const atStart = (name: string): string => `(select reset_val from pg_settings where name = '${name}')`;
+
+async function isolation(database: Database): Promise<Verdict> {
+  const { level } = await one<{ level: string }>(
+    database,
+    `select ${atStart('default_transaction_isolation')} as level`,
+  );
+  if (level === 'read committed') return ok('transactions are read committed unless they say otherwise');
+  return warn(
+    `default_transaction_isolation is "${level}" for this user or database`,
+    database.prepare
+      ? 'Tallyman sets read committed on its own connections. Transactions on connections of your own can fail with 40001 when they enqueue: retry them, or begin them with isolation level read committed.'
+      : "Behind a transaction pooler Tallyman cannot change it for single statements, which can fail with 40001. Run: alter role … set default_transaction_isolation = 'read committed'",
+  );
+}
+
+async function timeouts(database: Database): Promise<Verdict> {
+  const limits = await one<Record<string, string>>(
+    database,
+    `select ${atStart('statement_timeout')} as statement_timeout,
+            ${atStart('idle_in_transaction_session_timeout')} as idle_in_transaction_session_timeout`,
+  );
+  const set = Object.entries(limits).filter(([, ms]) => ms !== '0');
+  if (set.length === 0) return ok('no timeouts are set for this user or database');
+  return warn(
+    `${set.map(([name, ms]) => `${name} is ${ms} ms`).join(' and ')} for this user or database`,
+    database.prepare
+      ? 'Tallyman sets its own on its connections (queryTimeoutMs, idleInTransactionMs), so this holds for connections of your own only. Change those options if you meant it for Tallyman.'
+      : 'Behind a transaction pooler this ends statements of Tallyman, too. Allow 60 s at least, or give Tallyman a role without it.',
+  );
 }
 
 async function autovacuum(database: Database): Promise<Verdict> {

@@ -46,7 +46,8 @@ export async function migrate(
   options: { dryRun?: boolean; components?: readonly Component[] } = {},
 ): Promise<MigrationReport> {
   const migrations = (await Promise.all((options.components ?? [engineComponent]).map(load))).flat();
-  const client = await database.dedicated('tallyman migrate');
+  // It waits for others that migrate, and to rewrite a table takes as long as it takes.
+  const client = await database.dedicated('tallyman migrate', { statementMs: 0 });
   try {
     if (!options.dryRun) await client.query('select pg_advisory_lock($1)', [migrationLock]);
     const known = await appliedMigrations(client);

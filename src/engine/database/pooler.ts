@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import type { Database } from './database.ts';
+import { announcedPid } from './session.ts';
 
 /**
  * What sits between us and the server.
@@ -39,11 +40,6 @@ export async function detectPooler(database: Database): Promise<Pooler> {
     void connecting.then((other) => other.end()).catch(() => {});
     await ours.end();
   }
-}
-
-/** Of BackendKeyData, the message after the login; a pooler makes one up. `pg` keeps it, its types do not tell. */
-export function announcedPid(client: pg.Client): number | null {
-  return (client as pg.Client & { readonly processID: number | null }).processID;
 }
 
 export async function sessionOf(client: pg.Client): Promise<number | undefined> {

@@ -102,7 +102,7 @@ export class DeadLetters {
   async redriveAll(filter: DeadLetterFilter, options: RedriveOptions & BulkOptions = {}): Promise<number> {
     return this.#eachBite(
       filter,
-      `select count(*) filter (where tallyman.redrive(id, ${options.toHead === true})) as n from unnest($1::bigint[]) id`,
+      `select tallyman.redrive_many($1, ${options.toHead === true}) as n`,
       options,
     );
   }

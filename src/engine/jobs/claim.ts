@@ -10,22 +10,29 @@ export class Claim {
   /** Of its stream. */
   readonly queue: string;
   readonly priority: Priority;
+  /** One item of a crashed batch; see `CrashIsolation`. */
+  readonly isolated: Isolation | undefined;
   readonly takenAt = Date.now();
   /** Free jobs that are not settled, plus lanes that are not let go. At zero the claim can be dropped. */
   left = 0;
   /** Set when a write found the token gone: whatever its jobs still do is discarded. */
   lost = false;
-  readonly jobs: ClaimedJob[] = [];
+  /** Those that are not done; for a lane that goes on, done ones leave when it fetches more. */
+  jobs: ClaimedJob[] = [];
 
-  constructor(token: string, stream: number, queue: string, priority: Priority) {
+  constructor(token: string, stream: number, queue: string, priority: Priority, isolated?: Isolation) {
     this.token = token;
     this.stream = stream;
     this.queue = queue;
     this.priority = priority;
+    this.isolated = isolated;
   }
 }
 
-/** What is not as it mostly is; see `tallyman.unusual`. */
+/** `suspect`: others may run beside it. `alone`: no other isolated item may. */
+export type Isolation = 'suspect' | 'alone';
+
+/** What differs from the usual; see `tallyman.unusual`. */
 interface Unusual {
   readonly id?: string;
   readonly tenant?: string;
@@ -42,7 +49,7 @@ interface Unusual {
 
 const nothing: Unusual = {};
 
-/** A job in this worker's hands. */
+/** A job that this worker holds. */
 export class ClaimedJob {
   readonly claim: Claim;
   readonly lane: LaneRun | undefined;
@@ -57,6 +64,10 @@ export class ClaimedJob {
   ended = false;
   /** Ended by `ctx.commit`: nothing is left to settle. */
   committed = false;
+  /** Its start was recorded while it ran; see `Runner`. */
+  isStartNoted = false;
+  /** Its time is up, and its handler has not returned yet. */
+  timedOut: Error | undefined;
   controller: AbortController | undefined;
   startedAt = 0;
   span: AttemptSpan | undefined;
@@ -114,6 +125,11 @@ export class ClaimedJob {
     return this.#unusual.trace;
   }
 
+  /** A crash must not cost more than this attempt: its start is recorded first (`tallyman.mark_started`). */
+  get isStartRecorded(): boolean {
+    return this.claim.isolated !== undefined || this.attempts + 1 >= this.maxAttempts;
+  }
+
   /** Its handler was called, and has neither returned nor been given up. */
   get isRunning(): boolean {
     return this.startedAt > 0 && !this.ended;
@@ -125,29 +141,39 @@ export class ClaimedJob {
   }
 }
 
-/** A lane in this worker's hands: its first jobs, in order. They are run one after another, then it is let go. */
+/** Below every seq. Zero would not do: a job that was redriven to the head of a new lane has a negative one. */
+const beforeAll = '-9223372036854775808';
+
+/** A lane that this worker holds: its next jobs, in order. They run one after another in one slot. */
 export class LaneRun {
   readonly id: string;
   readonly key: string;
   /** The lane's place in its stream: what the claim holds, and what letting go must match. */
   readonly pos: string;
   readonly claim: Claim;
-  readonly jobs: ClaimedJob[] = [];
+  jobs: ClaimedJob[] = [];
   next = 0;
-  /** Jobs that have an outcome. */
-  ended = 0;
+  /** How much of the prefetch budget it takes. */
+  weight = 1;
+  /** Jobs run since it got its slot, and when that was: after a while it lets others have the slot. */
+  ranInTurn = 0;
+  turnStartedAt = 0;
+  /** There may be more jobs than were handed out: look before letting go. */
+  mayHaveMore = false;
+  /** A look for more jobs that found none is repeated after this time, while a writer keeps the lane from resting. */
+  lookAgainMs = 2;
+  /** The last seq that was handed out. */
+  lastSeq = beforeAll;
   /** Nothing pending below: as far as this worker has come. */
-  floor = '0';
+  floor = beforeAll;
   /** Jobs that were run, and of which no settle tells yet. */
   done: ClaimedJob[] = [];
   /** To be let go when they are settled. */
   isLeaving = false;
-  /** Waits for the next settle, with what it has done or to be let go. */
+  /** It waits for the next settle, with what it has done or to be let go. */
   isInLine = false;
   /** A settle with completions of this lane is under way; another must wait, or they could commit out of order. */
   isSettling = false;
-  /** A writer had the lane locked: try again after so long to let it go. */
-  letGoAgainMs = 10;
   /** Called when nothing of the lane waits for a settle, or is in one. */
   readonly waiting: (() => void)[] = [];
 
@@ -156,6 +182,11 @@ export class LaneRun {
     this.id = id;
     this.pos = pos;
     this.key = key;
+  }
+
+  /** It has work left that this worker does not run now, as far as is known. */
+  get hasMore(): boolean {
+    return this.next < this.jobs.length || this.mayHaveMore;
   }
 }
 
@@ -167,7 +198,8 @@ export interface ClaimRequest {
   readonly wants: readonly number[];
   readonly total: number;
   readonly kinds: readonly string[];
-  readonly alone: boolean;
+  /** One item of a crashed batch, nothing else. Undefined: ordinary work. */
+  readonly isolated?: Isolation | undefined;
   readonly laneJobs: number;
   readonly late: boolean;
   readonly leaseMs: number;
@@ -178,20 +210,22 @@ export interface ClaimRequest {
 export interface ClaimAnswer {
   readonly items: ClaimedItem[];
   readonly claims: Claim[];
-  /** Somebody's lease is past: recovery has work. */
+  /** A lease has expired: recovery has work. */
   readonly expired: boolean;
-  /** Items of a crashed batch wait to be taken alone. */
-  readonly aloneWaits: boolean;
+  /** Items of a crashed batch may be waiting, of either sort. */
+  readonly waiting: Readonly<Record<Isolation, boolean>>;
   /** A queue's limit, which holds for all workers, kept something back. */
   readonly limited: boolean;
+  /** Another stream has work. */
+  readonly more: boolean;
 }
 
 const claimStatement = {
   name: 'tm_claim',
-  text: 'select token, stream, queue, priority, positions, kinds, payloads, created, unusual, lanes, lane_items, expired, alone, limited from tallyman.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+  text: 'select token, stream, queue, priority, positions, kinds, payloads, created, unusual, lanes, lane_items, expired, suspects, alone, limited, more from tallyman.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
 };
 
-/** Takes a turn at the streams of some queues. */
+/** Takes a turn at a stream of some queues. */
 export async function claim(database: Database, request: ClaimRequest): Promise<ClaimAnswer> {
   const rows = await database.run(claimStatement, [
     request.worker,
@@ -199,34 +233,97 @@ export async function claim(database: Database, request: ClaimRequest): Promise<
     request.wants,
     request.total,
     request.kinds,
-    request.alone,
+    request.isolated ?? null,
     request.laneJobs,
     request.late,
     request.leaseMs,
     request.staleMs,
     request.drop.length > 0 ? request.drop : null,
   ]);
-  return read(rows);
+  return read(rows, request);
 }
 
-function read(rows: readonly RawRow[]): ClaimAnswer {
+function read(rows: readonly RawRow[], { isolated, laneJobs }: ClaimRequest): ClaimAnswer {
   const items: ClaimedItem[] = [];
   const claims: Claim[] = [];
-  let [expired, aloneWaits, limited] = [false, false, false];
+  let [expired, suspect, alone, limited, more] = [false, false, false, false, false];
   for (const row of rows) {
     const [token, stream, queue, priority, ...rest] = row;
-    const [positions, kinds, payloads, created, unusual, lanes, laneItems, ...seeTo] = rest;
+    const [positions, kinds, payloads, created, unusual, lanes, laneItems, ...flags] = rest;
     if (!token) {
-      [expired, aloneWaits, limited] = seeTo.map((cell) => cell === 't') as [boolean, boolean, boolean];
+      [expired, suspect, alone, limited, more] = flags.map((cell) => cell === 't') as boolean[] as [
+        boolean,
+        boolean,
+        boolean,
+        boolean,
+        boolean,
+      ];
       continue;
     }
-    const claim = new Claim(token, Number(stream), queue ?? '', Number(priority) as Priority);
+    const claim = new Claim(token, Number(stream), queue ?? '', Number(priority) as Priority, isolated);
     claims.push(claim);
     const jobs = columns(positions, kinds, payloads, created, unusual);
-    if (laneItems) readLanes(claim, jobs, idsOf(lanes), JSON.parse(laneItems), items);
+    if (laneItems) readLanes(claim, jobs, idsOf(lanes), JSON.parse(laneItems), items, laneJobs);
     else readFree(claim, jobs, items);
   }
-  return { items, claims, expired, aloneWaits, limited };
+  return { items, claims, expired, waiting: { suspect, alone }, limited, more };
+}
+
+const fetchStatement = {
+  name: 'tm_fetch_lane',
+  text: 'select positions, kinds, payloads, created, unusual from tallyman.fetch_lane($1, $2, $3, $4, $5, $6, $7)',
+};
+
+/** Hands out more jobs of a lane that this worker holds. Returns how many; it has to let go of the lane if none. */
+export async function fetchMore(
+  database: Database,
+  worker: string,
+  lane: LaneRun,
+  limit: number,
+): Promise<number> {
+  const unconfirmed = lane.done.length + limit * 2;
+  const [row] = await database.run(fetchStatement, [
+    worker,
+    lane.claim.token,
+    lane.id,
+    lane.pos,
+    lane.lastSeq,
+    limit,
+    unconfirmed,
+  ]);
+  // All that was handed out before has been run.
+  if (lane.lastSeq !== beforeAll) lane.floor = after(lane.lastSeq);
+  lane.jobs = [];
+  lane.next = 0;
+  lane.mayHaveMore = false;
+  if (!row) return 0;
+  const jobs = columns(row[0], row[1], row[2], row[3], row[4]);
+  lane.claim.jobs = lane.claim.jobs.filter((job) => !job.ended);
+  for (let i = 0; i < jobs.positions.length; i += 1) {
+    const job = jobAt(lane.claim, lane, jobs, i);
+    if (job.early) break;
+    lane.jobs.push(job);
+    lane.claim.jobs.push(job);
+    lane.lastSeq = job.pos;
+  }
+  lane.mayHaveMore = lane.jobs.length >= limit;
+  return lane.jobs.length;
+}
+
+const markStatement = { name: 'tm_mark_started', text: 'select tallyman.mark_started($1, $2, $3)' };
+
+/** Records that jobs are about to start. Returns the tokens of claims that are lost. */
+export async function markStarted(
+  database: Database,
+  worker: string,
+  jobs: readonly ClaimedJob[],
+): Promise<ReadonlySet<string>> {
+  const [row] = await database.run(markStatement, [
+    worker,
+    jobs.map((job) => job.claim.token),
+    jobs.map((job) => job.id),
+  ]);
+  return new Set(idsOf(row?.[0]));
 }
 
 /** A claim's jobs as they come: column by column. */
@@ -272,6 +369,7 @@ function readLanes(
   laneOf: readonly string[],
   lanes: readonly (readonly [id: string, pos: string, key: string])[],
   items: ClaimedItem[],
+  laneJobs: number,
 ): void {
   const runs = new Map(lanes.map(([id, pos, key]) => [id, new LaneRun(claim, id, pos, key)]));
   // A lane without a job (all were cancelled meanwhile) is an item, too: it has to be let go.
@@ -285,6 +383,8 @@ function readLanes(
       if (job.early) heldBack = lane;
       if (lane === heldBack) return;
       lane.jobs.push(job);
+      lane.lastSeq = job.pos;
+      lane.mayHaveMore = !claim.isolated && lane.jobs.length >= laneJobs;
     } else found.push(job);
     claim.jobs.push(job);
   });
@@ -304,15 +404,21 @@ function jobAt(
   i: number,
 ): ClaimedJob {
   const pos = positions[i] as string;
-  return new ClaimedJob(claim, lane, pos, kind(i), payloads[i], created(i), unusual?.[pos]);
+  // A seq may be the position of another job of the same claim: see `redrive`.
+  const odd = unusual?.[lane ? `${lane.id}:${pos}` : pos];
+  return new ClaimedJob(claim, lane, pos, kind(i), payloads[i], created(i), odd);
 }
 
 /** What `tallyman.enqueue_claimed` has put in and claimed. */
 export function claimedAtOnce(claim: Claim, jobs: readonly ClaimedJob[]): ClaimAnswer {
   claim.jobs.push(...jobs);
   claim.left = jobs.length;
-  return { items: [...jobs], claims: [claim], expired: false, aloneWaits: false, limited: false };
+  const waiting = { suspect: false, alone: false };
+  return { items: [...jobs], claims: [claim], expired: false, waiting, limited: false, more: false };
 }
+
+/** The seq behind this one. */
+export const after = (pos: string): string => String(BigInt(pos) + 1n);
 
 /** An int8[] as Postgres writes it: `{1,2}`. */
 export function idsOf(cell: string | null | undefined): string[] {

@@ -1,50 +1,181 @@
+import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type pg from 'pg';
-import { type Database, isConnectionError } from '../database/database.ts';
+import pg from 'pg';
+import { Batcher } from '../batching/batcher.ts';
+import { type Database, isOutage } from '../database/database.ts';
 import { LeaseLostError, TallymanError } from '../errors.ts';
 import type { ClaimedJob } from './claim.ts';
 import type { Settler } from './settle.ts';
 
-/** `ctx.commit`: the handler's effects and the job's completion in one transaction, fenced. */
-export async function commitEffects<T>(
-  job: ClaimedJob,
-  work: (tx: pg.PoolClient) => Promise<T>,
-  { database, settler, worker }: { database: Database; settler: Settler; worker: string },
-): Promise<T> {
-  if (job.ended || job.claim.lost) throw new LeaseLostError(`job ${job.id} is no longer this worker's`);
-  if (job.committed) throw new TallymanError('ALREADY_COMMITTED', `job ${job.id} has already committed`);
-  // In a lane the effect of this job must not become durable before the end of the one before it.
-  if (job.lane) await settler.laneConfirmed(job.lane);
-  let result: { value: T } | undefined;
-  try {
-    await database.transaction(async (tx) => {
-      result = { value: await work(tx) };
-      if (!(await settler.completeWithin(tx, job)))
-        throw new LeaseLostError(
-          `job ${job.id}: its lease was taken over, or it was cancelled; nothing was written`,
-        );
-    });
-  } catch (error) {
-    if (!result || !isConnectionError(error) || !(await wasCommitted(job, database, worker))) throw error;
-  }
-  job.committed = true;
-  return (result as { value: T }).value;
+export interface CommitterOptions {
+  readonly database: Database;
+  readonly settler: Settler;
+  readonly worker: string;
+  readonly leaseMs: number;
+  readonly keepMs: number;
 }
 
-/** The connection went while the commit was under way: look whether it happened. */
-async function wasCommitted(job: ClaimedJob, database: Database, worker: string): Promise<boolean> {
-  for (let attempt = 0; attempt < 10; attempt += 1) {
+/** Raised by `tallyman.complete_or_raise`, and by the cheaper count that it tries first. */
+const notCompleted: ReadonlySet<string | undefined> = new Set(['TM010', 'TM011']);
+
+interface Effect {
+  readonly job: ClaimedJob;
+  readonly text: string;
+  readonly values: readonly unknown[];
+}
+
+/**
+ * `ctx.commit`: the handler's effects and the job's completion in one transaction, fenced.
+ *
+ * With a function the transaction is the handler's alone. With one statement, effects of several jobs share a
+ * transaction, and its statements go out together; one that fails fails alone, since the others are tried again without it.
+ */
+export class Committer {
+  readonly #options: CommitterOptions;
+  readonly #effects: Batcher<Effect, pg.QueryResult>;
+
+  constructor(options: CommitterOptions) {
+    this.#options = options;
+    this.#effects = new Batcher({
+      send: (effects) => this.#commitTogether(effects),
+      maxBatch: 100,
+      maxInFlight: 2,
+    });
+  }
+
+  /**
+   * A worker that is frozen in the middle holds the transaction, and with it perhaps rows that others need: the server
+   * ends one that does nothing for as long as a lease lasts.
+   */
+  async work<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
+    const { database, leaseMs } = this.#options;
+    await this.#mayCommit(job);
+    let result: { value: T } | undefined;
     try {
-      const { rows } = await database.query<{ done: boolean }>(
-        `select not exists (select 1 from tallyman.jobs j where j.id = $1 and j.pos = $2)
-            and exists (select 1 from tallyman.claims c where c.token = $3 and c.worker = $4)
-            and not exists (select 1 from tallyman.history h where h.id = $1 and h.status = 'CANCELLED') as done`,
-        [job.id, job.pos, job.claim.token, worker],
+      await database.transaction(
+        async (tx) => {
+          result = { value: await work(tx) };
+          if (job.claim.lost) throw lost(job);
+        },
+        { statementMs: leaseMs, idleMs: leaseMs, closing: () => this.#completion([job]).literal },
       );
-      return rows[0]?.done === true;
-    } catch {
-      await sleep(Math.min(2000, 50 * 2 ** attempt));
+    } catch (error) {
+      if (!result || !isOutage(error) || !(await this.#wasCommitted(job))) throw asLost(error, job);
+    }
+    job.committed = true;
+    return (result as { value: T }).value;
+  }
+
+  async statement<Row extends pg.QueryResultRow>(
+    job: ClaimedJob,
+    text: string,
+    values: readonly unknown[],
+  ): Promise<pg.QueryResult<Row>> {
+    await this.#mayCommit(job);
+    const result = await this.#effects.add({ job, text, values });
+    job.committed = true;
+    return result as pg.QueryResult<Row>;
+  }
+
+  async #mayCommit(job: ClaimedJob): Promise<void> {
+    if (job.ended || job.claim.lost) throw lost(job);
+    if (job.committed) throw new TallymanError('ALREADY_COMMITTED', `job ${job.id} has already committed`);
+    // In a lane the effect of this job must not become durable before the end of the one before it.
+    if (job.lane) await this.#options.settler.laneConfirmed(job.lane);
+  }
+
+  async #commitTogether(effects: readonly Effect[]): Promise<(pg.QueryResult | Error)[]> {
+    const { database } = this.#options;
+    const [first] = effects;
+    const { text, values } = this.#completion(effects.map(({ job }) => job));
+    try {
+      if (effects.some(({ job }) => job.claim.lost)) throw new LeaseLostError('a lease was taken over');
+      const prepare = database.prepare;
+      const results = await database.pipelined([
+        ...effects.map((effect) => ({ ...effect, name: prepare ? nameOf(effect.text) : undefined })),
+        { text, values, name: prepare ? 'tm_complete' : undefined },
+      ]);
+      return results.slice(0, -1);
+    } catch (error) {
+      if (isOutage(error))
+        return Promise.all(
+          effects.map(async ({ job }) =>
+            (await this.#wasCommitted(job)) ? unknownResult() : (error as Error),
+          ),
+        );
+      if (effects.length === 1 && first) return [asLost(error, first.job)];
+      return (await Promise.all(effects.map((effect) => this.#commitTogether([effect])))).flat();
     }
   }
-  return false;
+
+  /** The statement that completes jobs or raises: with parameters, and as one that needs none. */
+  #completion(jobs: readonly ClaimedJob[]): {
+    readonly text: string;
+    readonly values: readonly string[];
+    readonly literal: string;
+  } {
+    const { worker, keepMs } = this.#options;
+    const free = jobs.filter((job) => !job.lane);
+    const inLanes = jobs.filter((job) => job.lane);
+    const values = [
+      worker,
+      arrayOf(new Set(jobs.map((job) => job.claim.token))),
+      arrayOf(new Set(jobs.map((job) => String(job.claim.stream)))),
+      arrayOf(free.map((job) => job.pos)),
+      arrayOf(inLanes.map((job) => job.lane?.id ?? '')),
+      arrayOf(inLanes.map((job) => job.pos)),
+      String(keepMs),
+      ...(jobs.some((job) => job.keyed) ? [] : [String(jobs.length)]),
+    ];
+    const places = Array.from({ length: 8 }, (_, i) => (i < values.length ? `$${i + 1}` : 'null'));
+    const literals = places.map((_, i) => (values[i] === undefined ? 'null' : pg.escapeLiteral(values[i])));
+    return {
+      text: `select tallyman.complete_or_raise(${places.join(', ')})`,
+      values,
+      literal: `select tallyman.complete_or_raise(${literals.join(', ')})`,
+    };
+  }
+
+  /** The connection went while the commit was under way: look whether it happened. */
+  async #wasCommitted(job: ClaimedJob): Promise<boolean> {
+    const { database, worker } = this.#options;
+    for (let attempt = 0; attempt < 10; attempt += 1) {
+      try {
+        const { rows } = await database.query<{ done: boolean }>(
+          `select not exists (select 1 from tallyman.jobs j where j.id = $1 and j.pos = $2)
+              and exists (select 1 from tallyman.claims c where c.token = $3 and c.worker = $4)
+              and not exists (select 1 from tallyman.history h where h.id = $1 and h.status = 'CANCELLED') as done`,
+          [job.id, job.pos, job.claim.token, worker],
+        );
+        return rows[0]?.done === true;
+      } catch {
+        await sleep(Math.min(2000, 50 * 2 ** attempt));
+      }
+    }
+    return false;
+  }
+}
+
+const lost = (job: ClaimedJob): LeaseLostError =>
+  new LeaseLostError(`job ${job.id}: its lease was taken over, or it was cancelled; nothing was written`);
+
+function asLost(error: unknown, job: ClaimedJob): Error {
+  if (error instanceof LeaseLostError) return error;
+  return notCompleted.has((error as { code?: string }).code) ? lost(job) : (error as Error);
+}
+
+/** It was committed, and the answer was lost with the connection. */
+const unknownResult = (): pg.QueryResult => ({ command: '', rowCount: null, oid: 0, fields: [], rows: [] });
+
+const arrayOf = (items: Iterable<string>): string => `{${[...items].join(',')}}`;
+
+const names = new Map<string, string>();
+
+/** Texts that are always the same are prepared; a program that makes a new one each time must not fill the server. */
+function nameOf(text: string): string | undefined {
+  const known = names.get(text);
+  if (known !== undefined || names.size >= 100) return known;
+  const name = `tm_effect_${createHash('sha256').update(text).digest('hex').slice(0, 16)}`;
+  names.set(text, name);
+  return name;
 }

@@ -24,9 +24,18 @@ export interface JobContext {
   readonly signal: AbortSignal;
   /**
    * Writes the handler's effects and the job's completion in one transaction, fenced: both happen, once, or neither.
-   * This is how an effect happens exactly once. Throws `LeaseLostError` when the lease has gone to somebody else.
+   * This is how an effect happens exactly once. Throws `LeaseLostError` when another worker has the lease.
    */
   commit<T>(work: (tx: pg.PoolClient) => Promise<T>): Promise<T>;
+  /**
+   * The same for an effect that is one statement. Much faster: effects of several jobs share a commit, and nothing waits for
+   * an answer in between. If the connection is lost at the wrong moment, the result of a statement that was committed is
+   * empty.
+   */
+  commit<Row extends pg.QueryResultRow>(
+    text: string,
+    values?: readonly unknown[],
+  ): Promise<pg.QueryResult<Row>>;
   /** Enqueues a successor; it inherits tenant and correlation id. */
   enqueue<P>(
     kind: Kind<P>,
@@ -38,6 +47,11 @@ export interface JobContext {
 /** What a context needs of its worker. */
 export interface ContextHost {
   commit<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>): Promise<T>;
+  commitStatement<Row extends pg.QueryResultRow>(
+    job: ClaimedJob,
+    text: string,
+    values: readonly unknown[],
+  ): Promise<pg.QueryResult<Row>>;
   enqueue<P>(
     kind: Kind<P>,
     payload: P,
@@ -97,8 +111,15 @@ export class RunningContext implements JobContext {
     return this.#job.controller.signal;
   }
 
-  commit<T>(work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
-    return this.#host.commit(this.#job, work);
+  commit<T>(work: (tx: pg.PoolClient) => Promise<T>): Promise<T>;
+  commit<Row extends pg.QueryResultRow>(
+    text: string,
+    values?: readonly unknown[],
+  ): Promise<pg.QueryResult<Row>>;
+  commit(effect: string | ((tx: pg.PoolClient) => Promise<unknown>), values: readonly unknown[] = []) {
+    return typeof effect === 'string'
+      ? this.#host.commitStatement(this.#job, effect, values)
+      : this.#host.commit(this.#job, effect);
   }
 
   enqueue<P>(kind: Kind<P>, payload: P, options: EnqueueOptions & { readonly tx?: pg.ClientBase } = {}) {

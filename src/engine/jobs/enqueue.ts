@@ -1,9 +1,11 @@
 import { Batcher } from '../batching/batcher.ts';
 import { type Database, isConnectionError, type Queryable } from '../database/database.ts';
-import type { RawRow, Value } from '../database/hot-query.ts';
+import type { Value } from '../database/hot-query.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
-import { Claim, type ClaimAnswer, ClaimedJob, claimedAtOnce, idsOf } from './claim.ts';
+import { BusyLanes } from './busy-lanes.ts';
+import { idsOf } from './claim.ts';
+import { type Claimant, enqueueAndClaim, type FindClaimant } from './claim-at-enqueue.ts';
 import type { Kind } from './kind.ts';
 import {
   alikeValues,
@@ -33,25 +35,11 @@ const enqueuePlain = {
 };
 const enqueueFull = {
   name: 'tm_enqueue_full',
-  text: 'select id, existing from tallyman.enqueue_full($1, $2, $3, $4)',
+  text: 'select id, existing from tallyman.enqueue_full($1, $2, $3, $4, $5)',
 };
 
-const enqueueClaimed = {
-  name: 'tm_enqueue_claimed',
-  text: 'select tallyman.enqueue_claimed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
-};
-
-/** A worker of this process that claims in the commit of an enqueue. */
-export interface Claimant {
-  readonly worker: string;
-  readonly leaseMs: number;
-  readonly staleMs: number;
-  /** To be called in any case; undefined: nothing came of it. */
-  readonly answer: (answer: ClaimAnswer | undefined) => void;
-}
-
-/** Asks a worker of this process before so many jobs of a kind are committed. Undefined: not now, or not them. */
-export type FindClaimant = (queue: string, kind: string, jobs: number) => Claimant | undefined;
+/** A lock was not granted within the limit. */
+const lockTimeout = '55P03';
 
 /** Puts jobs into the database: alone by group commit, in bulk, or inside the caller's transaction. */
 export class Enqueuer {
@@ -59,6 +47,7 @@ export class Enqueuer {
   readonly #notifier: Notifier;
   readonly #rules: NewJobRules;
   readonly #batcher: Batcher<NewJob, Enqueued>;
+  readonly #busyLanes = new BusyLanes((jobs) => this.#commit(jobs, 2000));
   readonly #streams = new Set<string>();
   readonly #workers = new Set<FindClaimant>();
 
@@ -91,7 +80,7 @@ export class Enqueuer {
   ): Promise<Enqueued> {
     const prepared = prepare(kind, payload, options, trace, this.#rules);
     const job = prepared instanceof Promise ? await prepared : prepared;
-    if (!tx) return this.#batcher.add(job);
+    if (!tx) return this.#busyLanes.follow(job) ?? this.#batcher.add(job);
     const [answer] = await this.#send([job], tx, true);
     return answer as Enqueued;
   }
@@ -119,28 +108,49 @@ export class Enqueuer {
       const job = prepare(kind, item.payload, item, trace, this.#rules);
       jobs.push(job instanceof Promise ? await job : job);
     }
-    return tx ? this.#send(jobs, tx, true) : this.#commit(jobs);
-  }
-
-  async #sendBatch(jobs: NewJob[]): Promise<(Enqueued | Error)[]> {
-    const claimant = this.#claimantFor(jobs);
-    return (claimant && (await this.#sendClaimed(jobs, claimant))) ?? this.#sendAlone(jobs);
-  }
-
-  async #sendAlone(jobs: NewJob[]): Promise<(Enqueued | Error)[]> {
+    if (tx) return this.#send(jobs, tx, true);
     try {
-      return await this.#commit(jobs);
+      return await this.#commitPatiently(jobs);
     } catch (error) {
+      throw isConnectionError(error) ? outcomeUnknown(jobs, error) : error;
+    }
+  }
+
+  async #sendBatch(jobs: NewJob[]): Promise<(Enqueued | Error | Promise<Enqueued>)[]> {
+    const claimant = this.#claimantFor(jobs);
+    return (claimant && (await this.#sendClaimed(jobs, claimant))) ?? this.#sendTogether(jobs);
+  }
+
+  /** Jobs whose lane another transaction writes into wait by themselves; the others of the batch do not wait for them. */
+  async #sendTogether(jobs: NewJob[]): Promise<(Enqueued | Error | Promise<Enqueued>)[]> {
+    try {
+      const answers = await this.#commit(jobs, 0);
+      return answers.map((answer, i) => answer ?? this.#busyLanes.wait(jobs[i] as NewJob));
+    } catch (error) {
+      if ((error as { code?: string }).code === lockTimeout) return this.#sendHalves(jobs);
       if (!isConnectionError(error)) return this.#sendApart(jobs, error);
       // The commit may have happened. Only a key makes it safe to ask again.
-      if (jobs.every((job) => job.row.x !== undefined)) return this.#send(jobs, this.#database, true);
+      if (jobs.every((job) => job.row.x !== undefined)) return this.#commitPatiently(jobs);
       throw outcomeUnknown(jobs, error);
     }
   }
 
+  /** Another open transaction has a key or a new lane. Jobs that need it wait alone, the others go on. */
+  async #sendHalves(jobs: NewJob[]): Promise<(Enqueued | Error | Promise<Enqueued>)[]> {
+    const [first] = jobs;
+    if (jobs.length === 1 && first) return [this.#busyLanes.wait(first)];
+    const half = Math.ceil(jobs.length / 2);
+    const sent = await Promise.all(
+      [jobs.slice(0, half), jobs.slice(half)].map((part) =>
+        this.#sendTogether(part).catch((error) => part.map(() => error as Error)),
+      ),
+    );
+    return sent.flat();
+  }
+
   #claimantFor(jobs: NewJob[]): Claimant | undefined {
     const [first] = jobs;
-    if (!first || this.#workers.size === 0 || !this.#database.hasSpareFree) return undefined;
+    if (!first || this.#workers.size === 0 || !this.#database.isHotConnectionFree) return undefined;
     if (!this.#streams.has(streamKey(first.queue, first.priority)) || !areAlike(jobs)) return undefined;
     for (const find of this.#workers) {
       const claimant = find(first.queue, first.row.k, jobs.length);
@@ -151,36 +161,20 @@ export class Enqueuer {
 
   /** Undefined: it could not be done so, and nothing was written. */
   async #sendClaimed(jobs: NewJob[], claimant: Claimant): Promise<Enqueued[] | undefined> {
-    const { queue, priority } = jobs[0] as NewJob;
-    let row: RawRow | undefined;
     try {
-      [row] = await this.#database.run(enqueueClaimed, [
-        ...alikeValues(jobs),
-        claimant.worker,
-        claimant.leaseMs,
-        claimant.staleMs,
-      ]);
+      const ids = await enqueueAndClaim(this.#database, jobs, claimant);
+      return ids?.map((id) => ({ id, existing: false }));
     } catch (error) {
-      claimant.answer(undefined);
-      if (isConnectionError(error)) throw outcomeUnknown(jobs, error);
-      return undefined;
+      throw outcomeUnknown(jobs, error);
     }
-    const [token, stream, createdUs, ...ids] = idsOf(row?.[0]);
-    if (!token) {
-      claimant.answer(undefined);
-      return undefined;
-    }
-    const claim = new Claim(token, Number(stream), queue, priority);
-    const created = Number(createdUs) / 1e6;
-    const claimed = ids.map((id, i) => claimedAs(claim, id, jobs[i] as NewJob, created));
-    claimant.answer(claimedAtOnce(claim, claimed));
-    return claimed.map(({ id }) => ({ id, existing: false }));
   }
 
-  /** The database refused a batch, and nothing of it was written: whoever is to blame must not take others along. */
-  async #sendApart(jobs: NewJob[], refusal: unknown): Promise<(Enqueued | Error)[]> {
+  /** The database refused a batch, and nothing of it was written: one caller's mistake must not cost the others. */
+  async #sendApart(jobs: NewJob[], refusal: unknown): Promise<(Enqueued | Error | Promise<Enqueued>)[]> {
     if (jobs.length > 1)
-      return (await Promise.all(jobs.map((job) => this.#sendAlone([job]).catch((error) => [error])))).flat();
+      return (
+        await Promise.all(jobs.map((job) => this.#sendTogether([job]).catch((error) => [error as Error])))
+      ).flat();
     const { code } = refusal as { code?: string };
     if (code !== '22P02' && code !== '22P05') throw refusal;
     throw new TallymanError(
@@ -191,7 +185,7 @@ export class Enqueuer {
   }
 
   /**
-   * A stream is made in a transaction of its own. Made inside the caller's, it would keep everybody else who enqueues
+   * A stream is made in a transaction of its own. Made inside the caller's, it would keep everybody who enqueues
    * to a new queue waiting until the caller commits.
    */
   async #ensureStreams(queues: string[], priorities: number[]): Promise<void> {
@@ -203,22 +197,41 @@ export class Enqueuer {
     for (const key of missing) this.#streams.add(key);
   }
 
-  async #commit(jobs: NewJob[]): Promise<Enqueued[]> {
+  /** Waits for locks as long as it takes, in pieces: a statement without an answer for long would be given up. */
+  async #commitPatiently(jobs: NewJob[]): Promise<Enqueued[]> {
+    for (;;) {
+      try {
+        return await this.#commit(jobs, 2000);
+      } catch (error) {
+        if ((error as { code?: string }).code !== lockTimeout) throw error;
+      }
+    }
+  }
+
+  /** `waitMs`: how long to wait for locks. Undefined: not written, its lane is busy (0 only). */
+  async #commit(jobs: NewJob[], waitMs: 2000): Promise<Enqueued[]>;
+  async #commit(jobs: NewJob[], waitMs: 0): Promise<(Enqueued | undefined)[]>;
+  async #commit(jobs: NewJob[], waitMs: number) {
     const queues = queuesOf(jobs);
     const isCarrying = this.#notifier.inTransaction(queues);
-    const answers = await this.#send(jobs, this.#database, isCarrying);
+    const answers = await this.#send(jobs, this.#database, isCarrying, waitMs);
     this.#notifier.committed(queues, isCarrying);
     return answers;
   }
 
-  async #send(jobs: NewJob[], on: Queryable, notify: boolean): Promise<Enqueued[]> {
+  async #send(
+    jobs: NewJob[],
+    on: Queryable,
+    notify: boolean,
+    waitMs: number | null = null,
+  ): Promise<Enqueued[]> {
     const { queues, priorities } = numberStreams(jobs);
     await this.#ensureStreams(queues, priorities);
     const plain = jobs.every((job) => job.plain);
     const alike = areAlike(jobs);
     const values: Value[] = alike
       ? [...alikeValues(jobs), notify]
-      : [queues, priorities, toJson(jobs), notify];
+      : [queues, priorities, toJson(jobs), notify, ...(plain ? [] : [waitMs])];
     const statement = alike ? enqueueAlike : plain ? enqueuePlain : enqueueFull;
     if (on !== this.#database) {
       const { rows } = await on.query(statement.text, values);
@@ -230,7 +243,7 @@ export class Enqueuer {
     }
     const rows = await this.#database.run(statement, values);
     if (plain) return idsOf(rows[0]?.[0]).map((id) => ({ id, existing: false }));
-    return rows.map(([id, existing]) => ({ id: String(id), existing: existing === 't' }));
+    return rows.map(([id, existing]) => (id ? { id, existing: existing === 't' } : undefined)) as Enqueued[];
   }
 }
 
@@ -240,16 +253,6 @@ const outcomeUnknown = (jobs: NewJob[], error: unknown): TallymanError =>
     `The connection was lost while ${jobs.length} job(s) were being committed (${messageOf(error)}): they may or may not be there. Give a dedupeKey to make repeating safe.`,
     { cause: error },
   );
-
-/** The job as a claim would have handed it over. */
-function claimedAs(claim: Claim, id: string, { row }: NewJob, created: number): ClaimedJob {
-  return new ClaimedJob(claim, undefined, id, row.k, JSON.parse(row.p), created, {
-    ...(row.t !== 'default' && { tenant: row.t }),
-    maxAttempts: row.m,
-    ...(row.c !== undefined && { correlation: row.c }),
-    ...(row.w !== undefined && { trace: row.w }),
-  });
-}
 
 const streamKey = (queue: string, priority: number | undefined): string => `${priority} ${queue}`;
 

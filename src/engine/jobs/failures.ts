@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import type { Database } from '../database/database.ts';
 import type { RetryLater } from '../errors.ts';
 import type { ClaimedJob } from './claim.ts';
@@ -5,7 +6,14 @@ import type { Backoff } from './kind.ts';
 
 export type FailureOutcome = 'QUEUED' | 'FAILED' | 'DEAD_LETTER' | 'LOST' | 'MISSING';
 
-const failStatement = { name: 'tm_fail', text: 'select id, status from tallyman.fail($1, $2, $3)' };
+/** What became of a failed attempt. */
+export interface ReportedFailure {
+  readonly outcome: FailureOutcome;
+  /** Of a job in a lane: the lane was let go with it. */
+  readonly isLaneLetGo: boolean;
+  /** The lane waits for a person because of this job. */
+  readonly isLaneBlocked: boolean;
+}
 
 /** A failed attempt as SQL takes it. */
 export interface Failure {
@@ -13,6 +21,14 @@ export interface Failure {
   readonly error: { readonly code: string; readonly message: string; readonly stack: string | undefined };
   readonly delayMs: number;
   readonly permanent: boolean;
+  /** Attempts that it costs: none where the handler has not tried, or our own database was away. */
+  readonly cost: 0 | 1;
+  /** Ends as a dead letter, whatever attempts are left. */
+  readonly dead: boolean;
+  /** Our own database was away. */
+  readonly isOutage?: boolean;
+  /** Its lane goes on: jobs behind it have been run already. */
+  readonly isLaneKept?: boolean;
 }
 
 /** Up to a tenth on top, so that what failed together does not come back together. */
@@ -21,7 +37,28 @@ export const withJitter = (ms: number): number => ms * (1 + Math.random() * 0.1)
 export function toFailure(job: ClaimedJob, thrown: unknown, backoff: Backoff): Failure {
   const attempt = job.attempts + 1;
   const delayMs = isRetryLater(thrown) ? thrown.delayMs : withJitter(backoff(attempt));
-  return { job, error: describeThrown(thrown), delayMs, permanent: isNamed(thrown, 'PermanentError') };
+  return {
+    job,
+    error: describeThrown(thrown),
+    delayMs,
+    permanent: isNamed(thrown, 'PermanentError'),
+    cost: isRetryLater(thrown) && thrown.isFree === true ? 0 : 1,
+    dead: isNamed(thrown, 'GiveUpError'),
+  };
+}
+
+/** The database was away: the job comes back in a moment, and has lost nothing. */
+export function toHandBack(job: ClaimedJob, thrown: unknown): Failure {
+  const delayMs = 500 + Math.random() * 1000;
+  const error = describeThrown(thrown);
+  return { job, error, delayMs, permanent: false, cost: 0, dead: false, isOutage: true };
+}
+
+/** The database refuses what is to be written about the job. No retry can change that. */
+export function toRefused(job: ClaimedJob, code: string, refusal: unknown): Failure {
+  const { message } = describeThrown(refusal);
+  const error = { code, message: `PostgreSQL refused to store it: ${message}`, stack: undefined };
+  return { job, error, delayMs: 0, permanent: false, cost: 1, dead: true };
 }
 
 // By name, not by class: a module of kinds may have its own copy of this package.
@@ -30,18 +67,49 @@ const isNamed = (thrown: unknown, name: string): thrown is Error =>
 const isRetryLater = (thrown: unknown): thrown is RetryLater =>
   isNamed(thrown, 'RetryLater') && typeof (thrown as Partial<RetryLater>).delayMs === 'number';
 
-function describeThrown(thrown: unknown): Failure['error'] {
-  if (!(thrown instanceof Error)) return { code: 'ERROR', message: clean(String(thrown)), stack: undefined };
-  const own = (thrown as { code?: unknown }).code;
+/** Looking at what was thrown may throw again: it is not ours. What refuses to be looked at is replaced. */
+export function readable(thrown: unknown): unknown {
+  try {
+    if (!(thrown instanceof Error)) inspect(thrown, { depth: 1 });
+    else for (const key of ['name', 'message', 'stack', 'cause', 'code']) Reflect.get(thrown, key);
+    return thrown;
+  } catch {
+    return new Error('the handler threw something that cannot be read');
+  }
+}
+
+const maxMessage = 10_000;
+const maxStack = 20_000;
+
+/** Whatever was thrown (and is `readable`), as far as it can be told. */
+export function describeThrown(thrown: unknown): Failure['error'] {
+  if (!(thrown instanceof Error))
+    return { code: ownCode(thrown) ?? 'ERROR', message: clean(asText(thrown), maxMessage), stack: undefined };
   return {
-    code: typeof own === 'string' ? clean(own) : thrown.name,
-    message: clean(thrown.message).slice(0, 10_000),
-    stack: thrown.stack === undefined ? undefined : clean(thrown.stack).slice(0, 20_000),
+    code: ownCode(thrown) ?? clean(asText(thrown.name), 200),
+    message: clean(asText(thrown.message), maxMessage),
+    stack: typeof thrown.stack === 'string' ? clean(thrown.stack, maxStack) : undefined,
   };
 }
 
-/** Postgres text holds no NUL. */
-const clean = (text: string): string => text.replaceAll('\0', '�');
+const asText = (thrown: unknown): string =>
+  typeof thrown === 'string'
+    ? thrown
+    : inspect(thrown, { depth: 4, breakLength: Number.POSITIVE_INFINITY, maxStringLength: maxMessage });
+
+function ownCode(thrown: unknown): string | undefined {
+  const code = (thrown as { code?: unknown } | null | undefined)?.code;
+  return typeof code === 'string' && code.length > 0 ? clean(code, 200) : undefined;
+}
+
+/** Cut, and without what PostgreSQL's text cannot hold: NUL, and halves of surrogate pairs. */
+const clean = (text: string, max: number): string =>
+  text.slice(0, max).toWellFormed().replaceAll('\0', '\ufffd');
+
+const failStatement = {
+  name: 'tm_fail',
+  text: 'select id, status, let_go, blocked from tallyman.fail($1, $2, $3)',
+};
 
 /** Reports failed attempts, fenced. Answers what became of each. */
 export async function reportFailures(
@@ -49,16 +117,27 @@ export async function reportFailures(
   worker: string,
   keepMs: number,
   failures: readonly Failure[],
-): Promise<FailureOutcome[]> {
-  const items = failures.map(({ job, error, delayMs, permanent }) => ({
+): Promise<ReportedFailure[]> {
+  const items = failures.map(({ job, error, delayMs, permanent, cost, dead, isLaneKept }) => ({
     id: job.id,
     pos: job.pos,
+    attempts: job.attempts,
     token: job.claim.token,
+    ...(job.lane && !isLaneKept && { lane: job.lane.id, lane_pos: job.lane.pos }),
     error,
     delay_ms: delayMs,
     permanent,
+    cost,
+    dead,
   }));
   const rows = await database.run(failStatement, [worker, JSON.stringify(items), keepMs]);
-  const outcomes = new Map(rows.map(([id, status]) => [id, status as FailureOutcome]));
-  return failures.map(({ job }) => outcomes.get(job.id) ?? 'MISSING');
+  const reported = new Map(rows.map((row) => [row[0], row]));
+  return failures.map(({ job }) => {
+    const [, status, letGo, blocked] = reported.get(job.id) ?? [];
+    return {
+      outcome: (status ?? 'MISSING') as FailureOutcome,
+      isLaneLetGo: letGo === 't',
+      isLaneBlocked: blocked === 't',
+    };
+  });
 }

@@ -3,7 +3,7 @@ import { messageOf } from '../errors.ts';
 import { type ClaimedItem, ClaimedJob } from './claim.ts';
 import type { Runner } from './runner.ts';
 
-/** What a worker has claimed and gives to others without an outcome, at the cost of no attempt. */
+/** Gives back what a worker has claimed, without an outcome and at no cost. */
 export class HandBack {
   readonly #database: Database;
   readonly #worker: string;
@@ -35,7 +35,7 @@ export class HandBack {
     for (const item of ours) this.#runner.gone(item);
   }
 
-  /** Jobs of kinds that this worker does not know go where only those look that do. */
+  /** Moves jobs of unknown kinds to streams that only workers which know the kind claim from. */
   async unknown(): Promise<void> {
     const items = this.#runner.takeUnknown();
     if (items.length === 0) return;
@@ -67,29 +67,30 @@ export class HandBack {
   }
 
   /**
-   * A claim whose answer was lost on its way is held, and renewed, and nobody here knows of it. Called while no claim
-   * is under way: whatever the runner does not know now, it never will.
+   * A claim whose answer was lost on its way is held and renewed, but unknown here. Called while no claim
+   * is under way: what is not known now never will be. True: there was one.
    */
-  async strays(): Promise<void> {
-    const tokens = this.#runner.leases.takeStrays();
-    if (tokens.length === 0) return;
-    await this.#database.query(
-      `select tallyman.release($1, array_agg(c.token), array_agg(p))
-         from tallyman.claims c, unnest(c.positions) p where c.worker = $1 and c.token = any ($2)`,
-      [this.#worker, tokens],
+  async unknownClaims(): Promise<boolean> {
+    const { rows } = await this.#database.query<{ released: number }>(
+      'select tallyman.release_unknown($1, $2) as released',
+      [this.#worker, this.#runner.leases.tokens],
     );
-    this.#database.logger.warn(
-      { worker: this.#worker, claims: tokens.length },
-      'handed back work whose claim was never answered',
-    );
+    const claims = rows[0]?.released ?? 0;
+    if (claims > 0)
+      this.#database.logger.warn(
+        { worker: this.#worker, claims },
+        'handed back work whose claim was never answered',
+      );
+    return claims > 0;
   }
 
-  /** The rows of claims of which nothing is left. */
-  async drop(): Promise<void> {
-    const drops = this.#runner.settler.takeDrops();
-    if (drops.length > 0)
-      await this.#database
-        .query('delete from tallyman.claims where token = any ($1) and worker = $2', [drops, this.#worker])
-        .catch(() => {});
+  /** Everything that is still claimed, and the worker's presence. */
+  async leave(): Promise<void> {
+    await this.#database.query('select tallyman.leave($1)', [this.#worker]).catch((error) => {
+      this.#database.logger.warn(
+        { error: messageOf(error), worker: this.#worker },
+        'the worker could not sign off; what it held is taken over in a moment',
+      );
+    });
   }
 }

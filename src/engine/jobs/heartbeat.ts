@@ -1,19 +1,21 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { Worker as Thread } from 'node:worker_threads';
-import type pg from 'pg';
+import type { ThreadConnection } from '../database/database.ts';
 import type { Logger } from '../logger.ts';
 
 export interface HeartbeatOptions {
-  readonly connection: pg.ClientConfig;
+  readonly connection: ThreadConnection;
   readonly worker: string;
   readonly leaseMs: number;
   readonly renewMs: number;
   readonly staleMs: number;
-  /** A main thread that has not turned its event loop for so long is given up: leases are no longer renewed. */
+  /** If the main thread's event loop is blocked for longer than this, leases are no longer renewed. */
   readonly blockedMs: number;
-  /** The thread runs at once, but connects only after so long. */
+  /** The thread starts at once, but connects after this delay. */
   readonly warmUpMs: number;
+  /** Its session holds the lock that tells others that the worker lives; see `tallyman.present`. */
+  readonly isPresent: boolean;
 }
 
 /** What the thread says after each round. */
@@ -24,6 +26,8 @@ export type HeartbeatMessage =
   | { readonly kind: 'gave-up'; readonly blockedMs: number };
 
 const tickEveryMs = 500;
+/** It tries several times a second; the log hears of an outage this often. */
+const tellEveryMs = 10_000;
 
 /** As text: to have a thread look for a file and load it as a module is a fifth of what it costs to start one. */
 const script = readFileSync(new URL('./heartbeat-thread.cjs', import.meta.url), 'utf8');
@@ -32,12 +36,13 @@ const driver = createRequire(import.meta.url).resolve('pg');
 
 /**
  * Renews the leases from a thread with a connection of its own, so that a handler which blocks the event loop does
- * not lose them. The main thread's tick tells the thread that there is still somebody to renew for.
+ * not lose them. The main thread's tick tells the thread that the worker still runs.
  */
 export class Heartbeat {
   readonly #thread: Thread;
   readonly #ticker: NodeJS.Timeout;
-  /** Resolves when the thread runs and has tried to connect. Claim nothing before: nobody would renew it. */
+  #toldAt = Number.NEGATIVE_INFINITY;
+  /** Resolves when the thread runs and has tried to connect. Claim nothing before: it would not be renewed. */
   readonly ready: Promise<void>;
 
   constructor(
@@ -57,9 +62,10 @@ export class Heartbeat {
     });
     this.#thread.on('message', (message: HeartbeatMessage) => {
       if (message.kind === 'ready') ready();
-      else if (message.kind === 'renewed') onRenewed(new Set(message.tokens), message.startedAt);
-      else if (message.kind === 'failed')
-        logger.warn({ reason: message.reason }, 'heartbeat failed; trying again');
+      else if (message.kind === 'renewed') {
+        this.#toldAt = Number.NEGATIVE_INFINITY;
+        onRenewed(new Set(message.tokens), message.startedAt);
+      } else if (message.kind === 'failed') this.#failed(message.reason, logger);
       else
         logger.error(
           { blockedMs: message.blockedMs },
@@ -70,6 +76,12 @@ export class Heartbeat {
       ready();
       logger.error({ error: error.message }, 'the heartbeat thread died; leases will run out');
     });
+  }
+
+  #failed(reason: string, logger: Logger): void {
+    if (performance.now() - this.#toldAt < tellEveryMs) return;
+    this.#toldAt = performance.now();
+    logger.warn({ reason }, 'heartbeat failed; trying again');
   }
 
   async stop(): Promise<void> {

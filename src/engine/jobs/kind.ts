@@ -5,11 +5,13 @@ import type { StandardSchema } from './standard-schema.ts';
 /** 0 critical, 1 high, 2 normal, 3 low. */
 export type Priority = 0 | 1 | 2 | 3;
 
-/** What a lane does when a job of it is buried or fails for good: wait for a person, or go on. */
+/** What a lane does when a job of it becomes a dead letter or fails for good: wait for a person, or go on. */
 export type LanePolicy = 'block' | 'skip';
 
 /** How long to wait after failed attempt `n` (1, 2, …), in milliseconds, before jitter. */
 export type Backoff = (attempt: number) => number;
+
+export type OnTimeout = 'abandon' | 'wait';
 
 export interface KindDefinition<Payload> {
   /** Names the handler; written into every job. */
@@ -28,6 +30,12 @@ export interface KindDefinition<Payload> {
   };
   /** After this the handler's signal fires and the attempt counts as failed. Default: none. */
   readonly timeoutMs?: number;
+  /**
+   * What happens to a handler that runs on after its timeout. `abandon`: the attempt fails at once, and its slot, and in a
+   * lane the next job, go on beside it. `wait`: the attempt fails when the handler returns; until then it keeps its
+   * slot and its lane. Default `abandon`.
+   */
+  readonly onTimeout?: OnTimeout;
   readonly lane?: {
     /** The lane of a payload; an enqueue may name another. Default: none. */
     readonly key?: (payload: Payload) => string;
@@ -52,6 +60,7 @@ export interface Kind<Payload = unknown> {
   readonly maxAttempts: number | undefined;
   readonly backoff: Backoff;
   readonly timeoutMs: number | undefined;
+  readonly onTimeout: OnTimeout;
   readonly laneKey: ((payload: Payload) => string) | undefined;
   readonly lanePolicy: LanePolicy;
   readonly latestOnly: boolean;
@@ -84,6 +93,12 @@ export function defineKind<Payload = unknown>(definition: KindDefinition<Payload
   if (retry.maxAttempts !== undefined)
     requireWhole(retry.maxAttempts, `maxAttempts of kind "${name}"`, 1, 1000);
   if (timeoutMs !== undefined) requireWhole(timeoutMs, `timeoutMs of kind "${name}"`, 1, 2 ** 31 - 1);
+  const { onTimeout = 'abandon' } = definition;
+  if (onTimeout !== 'abandon' && onTimeout !== 'wait')
+    throw new TallymanError(
+      'BAD_OPTION',
+      `onTimeout of kind "${name}" must be "abandon" or "wait", got "${String(onTimeout)}"`,
+    );
   if (typeof definition.handler !== 'function')
     throw new TallymanError('BAD_OPTION', `kind "${name}" has no handler function`);
   return {
@@ -94,6 +109,7 @@ export function defineKind<Payload = unknown>(definition: KindDefinition<Payload
     maxAttempts: retry.maxAttempts,
     backoff: retry.backoff ?? defaultBackoff,
     timeoutMs,
+    onTimeout,
     laneKey: lane.key,
     lanePolicy: lane.policy ?? 'skip',
     latestOnly: lane.latestOnly ?? false,

@@ -20,7 +20,7 @@ export class LaneLocks {
     this.#host = host;
   }
 
-  /** Runs those it gets. One that somebody else still has locked waits, inside our claim, until that lock is gone. */
+  /** Runs those it gets. One that another holder still has locked waits, inside our claim, until that lock is gone. */
   async lock(lanes: LaneRun[]): Promise<void> {
     if (lanes.length === 0) return;
     const { granted } = await this.#lock.acquire(lanes.map(keyOf), this.#leaseMs);

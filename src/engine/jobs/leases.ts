@@ -7,8 +7,8 @@ import { toEvent, type WorkerEvents } from './events.ts';
 export class Leases {
   readonly #claims = new Map<string, Claim>();
   readonly #events: EventEmitter<WorkerEvents>;
-  #unknownBefore: ReadonlySet<string> = new Set();
-  #strays: string[] = [];
+  /** A heartbeat renewed a claim that is not known here, or a claim was sent and its answer lost. */
+  #mayHoldUnknown = false;
 
   constructor(events: EventEmitter<WorkerEvents>) {
     this.#events = events;
@@ -16,6 +16,11 @@ export class Leases {
 
   add(claims: readonly Claim[]): void {
     for (const claim of claims) this.#claims.set(claim.token, claim);
+  }
+
+  /** The tokens of all claims that are known. */
+  get tokens(): string[] {
+    return [...this.#claims.keys()];
   }
 
   /** Items of a queue that are claimed, and not confirmed. */
@@ -35,17 +40,19 @@ export class Leases {
       [...this.#claims.values()].filter((c) => c.left > 0 && c.takenAt < startedAt && !tokens.has(c.token)),
       'its lease ran out',
     );
-    const unknown = [...tokens].filter((token) => !this.#claims.has(token));
-    this.#strays = unknown.filter((token) => this.#unknownBefore.has(token));
-    this.#unknownBefore = new Set(unknown);
+    // A claim that is done and about to be dropped is renewed as well, and not known any more: to ask costs little.
+    if ([...tokens].some((token) => !this.#claims.has(token))) this.#mayHoldUnknown = true;
   }
 
-  /**
-   * Tokens that two heartbeats in a row renewed and nobody here knows. (After one it may be a claim that has just been
-   * made, or one that is done and about to be dropped.)
-   */
-  takeStrays(): string[] {
-    return this.#strays.splice(0).filter((token) => !this.#claims.has(token));
+  /** The answer to a claim was lost: this worker may hold claims in the database that are unknown here. */
+  suspectUnknown(): void {
+    this.#mayHoldUnknown = true;
+  }
+
+  takeSuspicion(): boolean {
+    const suspected = this.#mayHoldUnknown;
+    this.#mayHoldUnknown = false;
+    return suspected;
   }
 
   lose(claims: readonly Claim[], why: string): void {
@@ -62,10 +69,11 @@ export class Leases {
     }
   }
 
-  cancel(jobId: string): void {
+  /** Ends one run of a job. A notice that comes late does not touch the next one: that has another position. */
+  cancel(jobId: string, pos: string): void {
     for (const claim of this.#claims.values())
       for (const job of claim.jobs) {
-        if (job.id !== jobId) continue;
+        if (job.id !== jobId || job.pos !== pos) continue;
         if (job.isRunning) job.abort(new TallymanError('CANCELLED', `job ${jobId} was cancelled`));
         else job.ended = true;
       }

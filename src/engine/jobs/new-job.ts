@@ -165,7 +165,7 @@ export function areAlike(jobs: readonly NewJob[]): boolean {
   );
 }
 
-/** What jobs that are alike have in common, said once, and their payloads; as the SQL functions for them take it. */
+/** The columns that alike jobs share, once, and their payloads: parameters of the SQL functions for them. */
 export function alikeValues(jobs: readonly NewJob[]): Value[] {
   const { queue, priority, row } = jobs[0] as NewJob;
   const payloads = `[${jobs.map((job) => job.row.p).join(',')}]`;

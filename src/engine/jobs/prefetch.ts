@@ -17,7 +17,12 @@ export class Prefetch {
     this.#averageMs = this.#averageMs === undefined ? ms : this.#averageMs + (ms - this.#averageMs) * 0.05;
   }
 
-  /** Jobs to have in hand, running ones included. Nothing is known at first: as many as can run at once. */
+  /** Jobs that one slot runs within the horizon. */
+  get perSlot(): number {
+    return this.#averageMs === undefined ? this.#max : Math.ceil(horizonMs / Math.max(this.#averageMs, 0.01));
+  }
+
+  /** Jobs to hold, running ones included. Nothing is known at first: as many as can run at once. */
   get target(): number {
     if (this.#averageMs === undefined) return this.#concurrency;
     const startedSoon = (horizonMs / Math.max(this.#averageMs, 0.01)) * this.#concurrency;

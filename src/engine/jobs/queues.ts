@@ -18,7 +18,7 @@ export interface Queue {
 }
 
 export interface QueueLimits {
-  /** Items of this queue that may be in workers' hands at once, over the whole fleet. */
+  /** Items of this queue that workers of the whole fleet may hold at once. */
   readonly maxRunning?: number | null;
   /** Starts a second over the whole fleet. */
   readonly ratePerSecond?: number | null;

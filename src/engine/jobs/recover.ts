@@ -7,11 +7,14 @@ export interface Recovered {
   readonly freed: number;
   /** The job that lost an attempt, if it is known which one ended the worker. */
   readonly counted: string | undefined;
+  /** That was its last attempt. */
+  readonly isDead: boolean;
 }
 
-/** Takes back what workers held whose lease is past. Many may do this at once; each claim is taken by one. */
+/** Takes back what workers held that are gone, or whose lease is past. Many may do this at once. */
 export async function recover(
   database: Database,
+  gone: readonly string[],
   kinds: Iterable<AnyKind>,
   keepMs: number,
 ): Promise<Recovered[]> {
@@ -21,17 +24,57 @@ export async function recover(
       withJitter(kind.backoff(i + 1)),
     );
   const rows = await database.run(
-    { name: 'tm_recover', text: 'select worker, freed, counted from tallyman.recover($1, $2)' },
-    [JSON.stringify(delays), keepMs],
+    {
+      name: 'tm_recover',
+      text: 'select worker, freed, counted, status from tallyman.recover($1, $2, $3)',
+    },
+    [gone, JSON.stringify(delays), keepMs],
   );
-  return rows.map(([worker, freed, counted]) => ({
+  return rows.map(([worker, freed, counted, status]) => ({
     worker: worker ?? '',
     freed: Number(freed),
     counted: counted ?? undefined,
+    isDead: status === 'DEAD_LETTER',
   }));
 }
 
-/** Writes the kinds' defaults down, for `tallyman.enqueue()` in SQL. */
+/** What a look around found; see `tallyman.promote` and `tallyman.absent_workers`. */
+export interface Rounds {
+  readonly promoted: number;
+  readonly nextDueMs: number | undefined;
+  readonly gone: readonly string[];
+  readonly lookAgainMs: number | undefined;
+  /** Somebody's lease is past. */
+  readonly hasExpired: boolean;
+}
+
+/** Puts what has fallen due on its stream, and looks for workers that are gone. */
+export async function makeRounds(database: Database): Promise<Rounds> {
+  const [row = []] = await database.run(
+    {
+      name: 'tm_rounds',
+      text: `select p.promoted, p.next_due_ms, to_json(a.gone), a.look_again_ms,
+                    exists (select 1 from tallyman.claims c
+                             where c.expires_at <= clock_timestamp() or c.stale_at <= clock_timestamp())
+               from tallyman.promote($1) p, tallyman.absent_workers($2) a`,
+    },
+    // After a loss of its own connections a worker expects the others to have lost theirs, too.
+    [1000, database.hadOutage],
+  );
+  const [promoted, nextDueMs, gone, lookAgainMs, expired] = row;
+  return {
+    promoted: Number(promoted),
+    nextDueMs: numberOf(nextDueMs),
+    gone: gone ? JSON.parse(gone) : [],
+    lookAgainMs: numberOf(lookAgainMs),
+    hasExpired: expired === 't',
+  };
+}
+
+const numberOf = (cell: string | null | undefined): number | undefined =>
+  cell === null || cell === undefined ? undefined : Number(cell);
+
+/** Registers the kinds' defaults, for `tallyman.enqueue()` in SQL. */
 export async function registerKinds(database: Queryable, kinds: Iterable<AnyKind>): Promise<void> {
   const all = [...kinds];
   await database.query(

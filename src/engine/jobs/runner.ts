@@ -2,22 +2,24 @@ import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { context, type Tracer } from '@opentelemetry/api';
 import type pg from 'pg';
-import { Batcher } from '../batching/batcher.ts';
 import type { Database } from '../database/database.ts';
 import { LeaseLostError, messageOf, PermanentError, TallymanError } from '../errors.ts';
-import { type ClaimAnswer, type ClaimedItem, ClaimedJob, type LaneRun } from './claim.ts';
-import { commitEffects } from './commit.ts';
+import { after, type Claim, type ClaimAnswer, type ClaimedItem, ClaimedJob, type LaneRun } from './claim.ts';
+import { Committer } from './commit.ts';
 import { type ContextHost, RunningContext } from './context.ts';
 import type { Enqueuer } from './enqueue.ts';
 import { toEvent, type WorkerEvents } from './events.ts';
-import { type Failure, type FailureOutcome, reportFailures, toFailure } from './failures.ts';
+import { FailureReporter } from './failure-reporter.ts';
+import { type Failure, readable, toFailure, toHandBack, toRefused } from './failures.ts';
 import type { AnyKind, Kind } from './kind.ts';
+import { LaneTurns } from './lane-turns.ts';
 import { Leases } from './leases.ts';
 import type { EnqueueOptions } from './new-job.ts';
 import type { Prefetch } from './prefetch.ts';
-import { outside, running, type Turn } from './running.ts';
+import { running, runWithoutJobContext, type Turn } from './running.ts';
 import { Settler } from './settle.ts';
 import { type Checked, check } from './standard-schema.ts';
+import { Starts } from './starts.ts';
 import { AttemptSpan, activeTracer } from './trace.ts';
 
 export interface RunnerOptions {
@@ -26,14 +28,25 @@ export interface RunnerOptions {
   readonly worker: string;
   readonly kinds: ReadonlyMap<string, AnyKind>;
   readonly concurrency: number;
+  /** Jobs that a lane runs before it lets others have its slot. */
+  readonly laneBatch: number;
+  readonly leaseMs: number;
   readonly keepMs: number;
   readonly prefetch: Prefetch;
+  /** Work may be waiting that nobody has claimed yet. */
+  readonly othersMayWait: () => boolean;
   /** There is room for more. */
   readonly onRoom: () => void;
+  /** There may be work that a claim would find now. */
+  readonly onWork: () => void;
   /** Something that had ended is now known to the database, too. */
   readonly onConfirmed: () => void;
+  /** Takes the lock that a lane has elsewhere, and hands the lane to `take`. Undefined: lanes have none. */
+  readonly lockLane: ((lane: LaneRun) => void) | undefined;
   /** The lane was let go, or lost. */
   readonly onLaneGone: (lane: LaneRun) => void;
+  /** An isolated item has left this worker. */
+  readonly onIsolatedGone: (claim: Claim) => void;
 }
 
 /**
@@ -41,22 +54,26 @@ export interface RunnerOptions {
  * run one after another in its slot.
  *
  *   ready ──▶ running ──▶ settler (success) ──▶ confirmed
- *                    └──▶ failures (throw, timeout) ──▶ again later · FAILED · DEAD_LETTER
+ *                    └──▶ reporter (throw, timeout) ──▶ again later · FAILED · DEAD_LETTER
  *
  * Each attempt has one outcome; what a handler does after its timeout or after losing its lease is ignored.
+ * How long a lane keeps its slot is decided in `LaneTurns`.
  */
 export class Runner implements ContextHost {
   readonly events = new EventEmitter<WorkerEvents>();
   readonly leases = new Leases(this.events);
   readonly settler: Settler;
   readonly #options: RunnerOptions;
-  readonly #failures: Batcher<Failure, FailureOutcome>;
+  readonly #reporter: FailureReporter;
+  readonly #starts: Starts;
+  readonly #turns: LaneTurns;
+  readonly #committer: Committer;
   readonly #running = new Set<ClaimedJob>();
   readonly #unknown: ClaimedItem[] = [];
   #ready: ClaimedItem[] = [];
   #readyHead = 0;
   #slots = 0;
-  #jobs = 0;
+  #load = 0;
   #failing = 0;
   /**
    * Handlers that return at once take turns in one async context: to make one costs more than to run them. The first
@@ -69,16 +86,24 @@ export class Runner implements ContextHost {
 
   constructor(options: RunnerOptions) {
     this.#options = options;
+    const { database, worker, keepMs } = options;
     this.events.on('error', () => {});
-    this.settler = new Settler(options.database, options.worker, options.keepMs, {
+    this.settler = new Settler(database, worker, keepMs, {
       onLost: (claims) => this.leases.lose(claims, 'its lease was taken over'),
       onSettled: (jobs) => this.#settled(jobs),
+      onRequeued: () => this.#options.onWork(),
+      onKept: (lane) => this.#turns.lookAgainLater(lane),
+      onRefused: (job, refusal) => this.#refused(job, refusal),
       onError: (error) => this.events.emit('error', error as Error),
     });
-    this.#failures = new Batcher({
-      send: (failures) => this.#report(failures),
-      maxBatch: 500,
-      maxInFlight: 1,
+    this.#reporter = new FailureReporter({ database, worker, keepMs, events: this.events });
+    this.#starts = new Starts(database, worker, (error) => this.events.emit('error', error as Error));
+    const { settler } = this;
+    this.#committer = new Committer({ database, settler, worker, leaseMs: options.leaseMs, keepMs });
+    this.#turns = new LaneTurns(database, worker, options.laneBatch, {
+      resume: (lane) => this.#resume(lane),
+      leave: (lane) => this.settler.letGo(lane),
+      onError: (error) => this.events.emit('error', error as Error),
     });
     if ([...options.kinds.values()].some((kind) => kind.timeoutMs !== undefined)) {
       this.#sweeper = setInterval(() => this.#endOverdue(), 100);
@@ -86,23 +111,37 @@ export class Runner implements ContextHost {
     }
   }
 
-  /** Jobs in hand that have no outcome yet, those of lanes included. */
+  /** How much of the prefetch budget is used: free jobs without an outcome, and lanes by what they run soon. */
   get held(): number {
-    return this.#jobs;
+    return this.#load;
   }
 
-  /** Nothing in hand, nothing on its way to the database. */
+  /** Nothing is held, nothing is on its way to the database. */
   get quiet(): boolean {
-    return this.#slots === 0 && this.#jobs === 0 && this.#failing === 0 && !this.settler.busy;
+    return (
+      this.#slots === 0 && this.#load === 0 && this.#failing === 0 && !this.settler.busy && this.#turns.idle
+    );
   }
 
-  /** Puts what was claimed into line; `pump` starts it. */
+  /** Puts what was claimed into line, isolated items in front; `pump` starts it. */
   take(answer: Pick<ClaimAnswer, 'claims' | 'items'>): void {
     this.#tracer = activeTracer();
     this.leases.add(answer.claims);
+    const perSlot = this.#options.prefetch.perSlot;
     for (const item of answer.items) {
-      this.#jobs += jobsIn(item);
-      this.#ready.push(item);
+      if (!(item instanceof ClaimedJob)) item.weight = Math.max(1, Math.min(item.jobs.length, perSlot));
+      this.#load += weightOf(item);
+      if (item.claim.isolated) this.#putFirst(item);
+      else this.#ready.push(item);
+    }
+  }
+
+  #putFirst(item: ClaimedItem): void {
+    if (this.#readyHead > 0) {
+      this.#readyHead -= 1;
+      this.#ready[this.#readyHead] = item;
+    } else {
+      this.#ready.unshift(item);
     }
   }
 
@@ -123,8 +162,12 @@ export class Runner implements ContextHost {
       const item = this.#ready[this.#readyHead] as ClaimedItem;
       this.#readyHead += 1;
       this.#slots += 1;
-      if (item instanceof ClaimedJob) this.#start(item);
-      else this.#advance(item);
+      if (item instanceof ClaimedJob) {
+        this.#start(item);
+      } else {
+        this.#turns.begin(item);
+        this.#advance(item);
+      }
     }
     if (this.#readyHead > 0 && this.#readyHead === this.#ready.length) {
       this.#ready = [];
@@ -147,14 +190,33 @@ export class Runner implements ContextHost {
       this.settler.complete(job);
       return this.#after(job);
     }
-    if (job.payload === undefined) void this.#fetch(job).then((text) => this.#runLate(job, kind, text));
+    if (job.isStartRecorded) void this.#startRecorded(job, kind);
+    else if (job.payload === undefined) void this.#fetch(job).then((text) => this.#runLate(job, kind, text));
     else this.#run(job, kind, job.payload);
+  }
+
+  /** If the worker dies from now on, it is known that this job had started. */
+  async #startRecorded(job: ClaimedJob, kind: AnyKind): Promise<void> {
+    const isHeld = await this.#starts.record(job);
+    if (!isHeld) this.leases.lose([job.claim], 'its lease was taken over');
+    if (job.payload === undefined) return this.#runLate(job, kind, await this.#fetch(job));
+    if (job.claim.lost || job.ended) this.#leave(job);
+    else this.#run(job, kind, job.payload);
+    this.pump();
+  }
+
+  #recordLoneStart(): void {
+    if (this.#load === 1)
+      this.#starts.recordLone(() =>
+        this.#load === 1 && this.#running.size === 1 ? [...this.#running][0] : undefined,
+      );
   }
 
   #run(job: ClaimedJob, kind: AnyKind, payload: unknown): void {
     job.startedAt = performance.now();
     if (this.#tracer) job.span = new AttemptSpan(this.#tracer, job);
-    if (this.events.listenerCount('started') > 0) outside(() => this.events.emit('started', toEvent(job)));
+    if (this.events.listenerCount('started') > 0)
+      runWithoutJobContext(() => this.events.emit('started', toEvent(job)));
     let result: unknown;
     try {
       const checked = kind.schema && check(kind.schema, payload);
@@ -165,6 +227,7 @@ export class Runner implements ContextHost {
     }
     if (!isPromise(result)) return this.#succeeded(job);
     this.#running.add(job);
+    this.#recordLoneStart();
     result.then(
       () => {
         this.#succeeded(job);
@@ -221,18 +284,23 @@ export class Runner implements ContextHost {
 
   #succeeded(job: ClaimedJob): void {
     if (job.ended) return;
+    if (job.timedOut && !job.committed) {
+      const kind = this.#options.kinds.get(job.kind);
+      if (kind) return this.#failed(job, kind, job.timedOut);
+    }
     this.#ended(job);
     if (job.committed) {
       if (!job.lane) this.settler.dealtWith(job.claim);
-      outside(() => this.#settled(() => [job]));
+      runWithoutJobContext(() => this.#settled(() => [job]));
     } else {
       this.settler.complete(job);
     }
     this.#after(job);
   }
 
-  #failed(job: ClaimedJob, kind: AnyKind, thrown: unknown): void {
+  #failed(job: ClaimedJob, kind: AnyKind, reason: unknown): void {
     if (job.ended) return;
+    const thrown = readable(reason);
     if (job.committed) {
       this.#options.database.logger.warn(
         { job: job.id, kind: job.kind, error: messageOf(thrown) },
@@ -243,9 +311,12 @@ export class Runner implements ContextHost {
     job.span?.failed(thrown);
     this.#ended(job);
     this.#failing += 1;
-    const failure = toFailure(job, thrown, kind.backoff);
+    const isOutage = this.#options.database.isOwnOutage(thrown);
+    const failure = isOutage ? toHandBack(job, thrown) : toFailure(job, thrown, kind.backoff);
     const { lane } = job;
-    void outside(() => (lane ? this.#failInLane(failure, lane) : this.#failFree(failure))).finally(() => {
+    void runWithoutJobContext(() =>
+      lane ? this.#failInLane(failure, lane) : this.#failFree(failure),
+    ).finally(() => {
       this.#failing -= 1;
       this.#options.onConfirmed();
       this.#options.onRoom();
@@ -264,23 +335,43 @@ export class Runner implements ContextHost {
   /** Goes on behind a job that has ended: with the next of its lane, or by freeing the slot. */
   #after(job: ClaimedJob): void {
     if (!job.lane) return this.#free(job);
-    this.#jobs -= 1;
-    job.lane.ended += 1;
+    job.lane.ranInTurn += 1;
     this.#advance(job.lane);
   }
 
   // ── lanes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
   #advance(lane: LaneRun): void {
+    if (lane.claim.lost) return this.#leaveLane(lane);
+    const othersWait = this.#readyHead < this.#ready.length || this.#options.othersMayWait();
+    if (this.#turns.isOver(lane, othersWait)) return this.#leaveLane(lane);
     const job = lane.jobs[lane.next];
-    if (job && !lane.claim.lost) {
+    if (job) {
       lane.next += 1;
       return this.#start(job);
     }
+    if (lane.mayHaveMore) void this.#turns.fetch(lane).then((found) => this.#fetched(lane, found));
+    else this.#leaveLane(lane);
+  }
+
+  #fetched(lane: LaneRun, found: boolean): void {
+    if (found) this.#advance(lane);
+    else this.#leaveLane(lane);
+    this.pump();
+  }
+
+  #leaveLane(lane: LaneRun): void {
     const last = lane.jobs[lane.next - 1];
     if (last) lane.floor = after(last.pos);
     this.settler.letGo(lane);
     this.#free(lane);
+  }
+
+  /** More was found in a lane that had given its slot up and could not be let go. */
+  #resume(lane: LaneRun): void {
+    if (this.#options.lockLane) return this.#options.lockLane(lane);
+    this.take({ claims: [], items: [lane] });
+    this.pump();
   }
 
   /** Skips a job that is no longer ours to run. */
@@ -291,7 +382,9 @@ export class Runner implements ContextHost {
 
   #free(item: ClaimedItem): void {
     this.#slots -= 1;
-    this.#jobs -= jobsIn(item);
+    this.#load -= weightOf(item);
+    if (this.#running.size === 1) this.#recordLoneStart();
+    if (item.claim.isolated) this.#options.onIsolatedGone(item.claim);
     if (!(item instanceof ClaimedJob)) this.#options.onLaneGone(item);
   }
 
@@ -309,43 +402,31 @@ export class Runner implements ContextHost {
   }
 
   async #failFree(failure: Failure): Promise<void> {
-    this.#tell(failure, await this.#failures.add(failure));
+    const { outcome } = await this.#reporter.report(failure);
+    if (outcome === 'LOST') this.leases.lose([failure.job.claim], 'its lease was taken over');
     this.settler.dealtWith(failure.job.claim);
   }
 
-  /** What came before in the lane must be confirmed first; then the head waits, or the lane goes on or blocks. */
+  /** What came before in the lane must be confirmed first; then its head waits, or the lane goes on or blocks. */
   async #failInLane(failure: Failure, lane: LaneRun): Promise<void> {
     await this.settler.laneConfirmed(lane);
-    const [outcome = 'LOST'] = await this.#report([failure]);
-    this.#tell(failure, outcome);
+    const { outcome, isLaneLetGo } = await this.#reporter.report(failure);
+    if (outcome === 'LOST') this.leases.lose([lane.claim], 'its lease was taken over');
+    if (isLaneLetGo) {
+      this.settler.dealtWith(lane.claim);
+      return this.#options.onWork();
+    }
     lane.floor = outcome === 'QUEUED' ? failure.job.pos : after(failure.job.pos);
     this.settler.letGo(lane);
   }
 
-  /** Tries until it is known. Repeating is safe: a failure that was counted is no longer at that position. */
-  async #report(failures: readonly Failure[]): Promise<FailureOutcome[]> {
-    const { database, worker, keepMs } = this.#options;
-    for (let attempt = 0; ; attempt += 1) {
-      try {
-        return await reportFailures(database, worker, keepMs, failures);
-      } catch (error) {
-        this.events.emit('error', error as Error);
-        if (failures.every(({ job }) => job.claim.lost)) return failures.map(() => 'LOST');
-        await sleep(Math.min(2000, 20 * 2 ** attempt));
-      }
-    }
-  }
-
-  #tell(failure: Failure, outcome: FailureOutcome): void {
-    const event = { ...toEvent(failure.job), error: failure.error.message };
-    if (outcome === 'QUEUED') this.events.emit('retried', { ...event, delayMs: failure.delayMs });
-    else if (outcome === 'FAILED') this.events.emit('failed', event);
-    else if (outcome === 'DEAD_LETTER') this.events.emit('dead', event);
-    else if (outcome === 'MISSING') this.events.emit('discarded', { ...event, reason: 'cancelled' });
-    // Where the handler was told of the loss, so were the observers.
-    else if (!(failure.job.controller?.signal.reason instanceof LeaseLostError))
-      this.events.emit('discarded', { ...event, reason: 'lease lost' });
-    if (outcome === 'LOST') this.leases.lose([failure.job.claim], 'its lease was taken over');
+  /** The settler has tried the job by itself, and PostgreSQL still refuses it. */
+  async #refused(job: ClaimedJob, refusal: unknown): Promise<void> {
+    const { outcome } = await this.#reporter.report({
+      ...toRefused(job, 'SETTLE_REFUSED', refusal),
+      isLaneKept: true,
+    });
+    if (outcome === 'LOST') this.leases.lose([job.claim], 'its lease was taken over');
   }
 
   // ── what is taken from it ──────────────────────────────────────────────────────────────────────────────────
@@ -354,15 +435,17 @@ export class Runner implements ContextHost {
     const now = performance.now();
     for (const job of this.#running) {
       const kind = this.#options.kinds.get(job.kind);
-      if (kind?.timeoutMs === undefined || now - job.startedAt < kind.timeoutMs) continue;
+      if (kind?.timeoutMs === undefined || now - job.startedAt < kind.timeoutMs || job.timedOut) continue;
       const error = new TallymanError('TIMEOUT', `ran longer than ${kind.timeoutMs} ms`);
+      job.timedOut = error;
       job.abort(error);
-      this.#failed(job, kind, error);
+      // Otherwise its slot and its lane are kept until the handler returns.
+      if (kind.onTimeout === 'abandon') this.#failed(job, kind, error);
     }
     this.pump();
   }
 
-  /** Items whose kind nobody here knows, since the last time asked. */
+  /** Items whose kind is unknown here, since the last call. */
   takeUnknown(): ClaimedItem[] {
     return this.#unknown.splice(0);
   }
@@ -372,7 +455,7 @@ export class Runner implements ContextHost {
     this.#unknown.push(...items);
   }
 
-  /** The item left this worker's hands by other means than a settle. */
+  /** The item left this worker by other means than a settle. */
   gone(item: ClaimedItem): void {
     this.settler.dealtWith(item.claim);
   }
@@ -382,8 +465,8 @@ export class Runner implements ContextHost {
     const items = this.#ready.slice(this.#readyHead);
     this.#ready = [];
     this.#readyHead = 0;
-    for (const item of items) this.#jobs -= jobsIn(item);
-    return items;
+    for (const item of items) this.#load -= weightOf(item);
+    return [...items, ...this.#turns.takeKept()];
   }
 
   /** Gives up on what still runs: its signal fires, its outcome no longer counts. */
@@ -401,13 +484,18 @@ export class Runner implements ContextHost {
 
   stop(): void {
     clearInterval(this.#sweeper);
+    this.#starts.stop();
+    this.#turns.stop();
   }
 
   // ── what a handler may ask ─────────────────────────────────────────────────────────────────────────────────
 
   commit<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
-    const { database, worker } = this.#options;
-    return commitEffects(job, work, { database, worker, settler: this.settler });
+    return this.#committer.work(job, work);
+  }
+
+  commitStatement<Row extends pg.QueryResultRow>(job: ClaimedJob, text: string, values: readonly unknown[]) {
+    return this.#committer.statement<Row>(job, text, values);
   }
 
   async enqueue<P>(
@@ -430,8 +518,4 @@ function accepted(kind: AnyKind, checked: Checked<unknown>): unknown {
 const isPromise = (result: unknown): result is Promise<unknown> =>
   result !== null && typeof result === 'object' && 'then' in result;
 
-/** Jobs of an item that have no outcome yet. */
-const jobsIn = (item: ClaimedItem): number =>
-  item instanceof ClaimedJob ? 1 : item.jobs.length - item.ended;
-
-const after = (pos: string): string => String(BigInt(pos) + 1n);
+const weightOf = (item: ClaimedItem): number => (item instanceof ClaimedJob ? 1 : item.weight);

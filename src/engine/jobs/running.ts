@@ -10,14 +10,14 @@ export interface Turn {
   correlationId: string | undefined;
 }
 
-/** The correlation id of the job whose handler is running, for whoever enqueues from within it. */
+/** The correlation id of the job whose handler is running, for what is enqueued from within it. */
 export function runningCorrelation(): string | undefined {
   const store = running.getStore();
   return typeof store === 'object' ? store.correlationId : store;
 }
 
 /**
- * What the engine does for all jobs is of none: handlers end, claims and settles go on from there, and so would their
- * traces, and the correlation id of whatever an observer enqueues.
+ * Claims and settles go on where a handler ends, and would inherit its trace and its correlation id, and so would what an
+ * observer enqueues. What the engine does for all jobs runs in here.
  */
-export const outside: <T>(work: () => T) => T = AsyncLocalStorage.snapshot();
+export const runWithoutJobContext: <T>(work: () => T) => T = AsyncLocalStorage.snapshot();

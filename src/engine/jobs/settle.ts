@@ -1,14 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type pg from 'pg';
-import type { Database } from '../database/database.ts';
+import { type Database, isPassing } from '../database/database.ts';
 import type { RawRow, Value } from '../database/hot-query.ts';
 import { messageOf } from '../errors.ts';
 import { type Claim, type ClaimedJob, idsOf, type LaneRun } from './claim.ts';
-import { outside } from './running.ts';
+import { runWithoutJobContext } from './running.ts';
 
 const settleStatement = {
   name: 'tm_settle',
-  text: 'select lost, missing, let_go from tallyman.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)',
+  text: 'select lost, missing, let_go, requeued from tallyman.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)',
 };
 
 /** Jobs of one settle. Beyond this the statement takes long enough to make others wait. */
@@ -16,13 +15,19 @@ const maxBatch = 2000;
 const maxInFlight = 2;
 
 /** What a settle that was not exact answers when it does not find all of the jobs. */
-const someAreGone = 'TM001';
+const someAreGone = 'TM010';
 
 export interface SettlerEvents {
-  /** A write found the token gone. Its jobs are somebody else's. */
+  /** A write found the token gone. Another worker has its jobs. */
   readonly onLost: (claims: readonly Claim[]) => void;
-  /** Who wants to know which jobs asks for them: to list them for nobody costs time. */
+  /** A function: listing the jobs costs time, and most observers do not need them. */
   readonly onSettled: (jobs: () => readonly ClaimedJob[]) => void;
+  /** A lane that was let go has more work. */
+  readonly onRequeued: () => void;
+  /** A writer keeps the lane from coming to rest: there will be more jobs in it. It is still this worker's. */
+  readonly onKept: (lane: LaneRun) => void;
+  /** The database refuses to complete the job, whatever it is asked with. Resolves when the job has ended otherwise. */
+  readonly onRefused: (job: ClaimedJob, refusal: unknown) => Promise<void>;
   readonly onError: (error: unknown) => void;
 }
 
@@ -90,7 +95,7 @@ export class Settler {
     return this.#free.length > 0 || this.#lanes.length > 0;
   }
 
-  /** Hands over the tokens to drop, for a claim to carry. */
+  /** Returns the tokens of empty claims; the next claim deletes them. */
   takeDrops(): string[] {
     return this.#drops.splice(0);
   }
@@ -99,23 +104,6 @@ export class Settler {
   dealtWith(claim: Claim): void {
     claim.left -= 1;
     if (claim.left === 0 && !claim.lost) this.#drops.push(claim.token);
-  }
-
-  /**
-   * Completes one job inside the handler's own transaction. False: the lease is lost, roll back.
-   * The lane's row, if there is one, is not touched: letting go comes later.
-   */
-  async completeWithin(tx: pg.ClientBase, job: ClaimedJob): Promise<boolean> {
-    // A batch leaves out what is lost: it would complete nothing, refuse nothing, and let the effect be committed.
-    if (job.claim.lost) return false;
-    const { lane } = job;
-    const batch = lane ? new Batch([], [{ lane, jobs: [job], isLeaving: false }]) : new Batch([job], []);
-    const [row = []] = await this.#database.run(
-      settleStatement,
-      batch.values(this.#worker, this.#keepMs, [], true),
-      tx,
-    );
-    return idsOf(row[0]).length === 0 && idsOf(row[1]).length === 0;
   }
 
   #putInLine(lane: LaneRun): void {
@@ -129,7 +117,7 @@ export class Settler {
     this.#scheduled = true;
     setImmediate(() => {
       this.#scheduled = false;
-      outside(() => this.#flush());
+      runWithoutJobContext(() => this.#flush());
     });
   }
 
@@ -142,7 +130,7 @@ export class Settler {
   }
 
   #takeBatch(): Batch {
-    // Neither may keep the other waiting for ever.
+    // Neither may keep the other waiting forever.
     const free = takeFirst(this.#free, this.#lanes.length > 0 ? maxBatch / 2 : maxBatch);
     this.#free = free.rest;
     const stretches: Stretch[] = [];
@@ -159,71 +147,84 @@ export class Settler {
     return new Batch(free.taken, stretches);
   }
 
-  /** Tries until it is known: repeating is safe, since what was done before is found missing. */
   async #send(batch: Batch): Promise<void> {
     const drops = this.takeDrops();
     for (const claim of batch.lastOf()) drops.push(claim.token);
-    let failures = 0;
+    await this.#settle(batch, drops);
+    this.#forget(batch);
+    this.#inFlight -= 1;
+    this.#schedule();
+  }
+
+  /** Tries until it is known: repeating is safe, since what was done before is found missing. */
+  async #settle(batch: Batch, drops: readonly string[]): Promise<void> {
     let isExact = batch.isKeyed;
-    while (!batch.claims.every((claim) => claim.lost)) {
+    for (let failures = 0; !batch.claims.every((claim) => claim.lost); ) {
       try {
         const [row = []] = await this.#database.run(
           settleStatement,
           batch.values(this.#worker, this.#keepMs, drops, isExact),
         );
         const lost = new Set(idsOf(row[0]));
-        if (lost.size === 0) {
-          this.#received(batch, row, failures > 0);
-          break;
-        }
+        if (lost.size === 0) return this.#received(batch, row, failures > 0);
         this.#events.onLost(batch.claims.filter((claim) => lost.has(claim.token)));
       } catch (error) {
+        const { code } = error as { code?: string };
+        if (code === someAreGone && !isExact) {
+          isExact = true;
+          continue;
+        }
         isExact = true;
-        if ((error as { code?: string }).code === someAreGone) continue;
         this.#events.onError(error);
         this.#database.logger.warn(
           { error: messageOf(error), jobs: batch.jobs().length },
           'settle failed; trying again',
         );
+        // Refused twice, by a server that is there: one of the jobs is to blame, and the others must not wait for it.
+        if (failures > 0 && !isPassing(error)) return this.#settleApart(batch, drops, error);
         await sleep(Math.min(2000, 20 * 2 ** failures) * (0.5 + Math.random() / 2));
         failures += 1;
       }
     }
-    this.#forget(batch);
-    this.#inFlight -= 1;
-    this.#schedule();
   }
 
-  #received(batch: Batch, [, missing, letGo]: RawRow, repeated: boolean): void {
+  /** In halves, one after the other, so that jobs of a lane stay in order. */
+  async #settleApart(batch: Batch, drops: readonly string[], refusal: unknown): Promise<void> {
+    const [job, ...others] = batch.jobs();
+    if (others.length > 0) {
+      for (const half of batch.halves()) await this.#settle(half, []);
+    } else if (job && !job.claim.lost) {
+      await this.#events.onRefused(job, refusal);
+    }
+    if (others.length === 0)
+      for (const { lane, isLeaving } of batch.stretches) if (isLeaving) batch.kept.add(lane);
+    this.#drops.push(...drops.filter((token) => !batch.claims.some((claim) => claim.token === token)));
+    batch.dropped.clear();
+  }
+
+  #received(batch: Batch, [, missing, letGo, requeued]: RawRow, repeated: boolean): void {
     const gone = new Set(repeated ? [] : idsOf(missing));
     const left = new Set(idsOf(letGo));
-    for (const { lane, isLeaving } of batch.stretches) {
-      if (!isLeaving || left.has(lane.id) || lane.claim.lost) continue;
-      batch.kept.add(lane);
-      this.#letGoLater(lane);
-    }
+    for (const { lane, isLeaving } of batch.stretches)
+      if (isLeaving && !left.has(lane.id) && !lane.claim.lost) batch.kept.add(lane);
     this.#events.onSettled(() => batch.jobs().filter((job) => !job.claim.lost && !gone.has(job.pos)));
+    if (requeued === 't') this.#events.onRequeued();
   }
 
-  /** Settled or lost: nothing of the batch is this worker's concern any more, but for lanes kept to be let go later. */
+  /** Settled or lost: nothing of the batch is this worker's concern any more, but for lanes that it has to keep. */
   #forget(batch: Batch): void {
     for (const [claim, jobs] of batch.freeOf) claim.left -= jobs;
     for (const { lane, isLeaving } of batch.stretches) {
-      if (isLeaving && !batch.kept.has(lane)) lane.claim.left -= 1;
+      const isKept = batch.kept.has(lane);
+      if (isLeaving && !isKept) lane.claim.left -= 1;
       lane.isSettling = false;
       if (lane.done.length > 0 || lane.isLeaving) this.#putInLine(lane);
       else for (const resolve of lane.waiting.splice(0)) resolve();
+      if (isKept) this.#events.onKept(lane);
     }
     for (const claim of batch.claims) {
       if (claim.left === 0 && !claim.lost && !batch.dropped.has(claim)) this.#drops.push(claim.token);
     }
-  }
-
-  /** A writer has the lane locked. Its claim stays, nothing else waits for it. */
-  #letGoLater(lane: LaneRun): void {
-    const timer = setTimeout(() => this.letGo(lane), lane.letGoAgainMs);
-    timer.unref();
-    lane.letGoAgainMs = Math.min(500, lane.letGoAgainMs * 2);
   }
 }
 
@@ -237,8 +238,8 @@ interface Stretch {
 class Batch {
   readonly free: readonly ClaimedJob[];
   readonly stretches: readonly Stretch[];
-  /** Lanes that a writer had locked: still ours. */
-  readonly kept = new Set<LaneRun>();
+  /** Lanes that could not be let go: still this worker's. */
+  kept = new Set<LaneRun>();
   readonly dropped = new Set<Claim>();
   /** Every claim, and how many of its free jobs: 0 where all are in lanes. */
   readonly freeOf = new Map<Claim, number>();
@@ -273,6 +274,24 @@ class Batch {
     return last;
   }
 
+  /** Two batches; a lane in both is let go with the second. */
+  halves(): [Batch, Batch] {
+    let room = Math.ceil(this.jobs().length / 2);
+    const free = takeFirst([...this.free], room);
+    room -= free.taken.length;
+    const first: Stretch[] = [];
+    const second: Stretch[] = [];
+    for (const { lane, jobs, isLeaving } of this.stretches) {
+      const { taken, rest } = takeFirst([...jobs], Math.max(0, room));
+      room -= taken.length;
+      if (taken.length > 0) first.push({ lane, jobs: taken, isLeaving: false });
+      if (rest.length > 0 || isLeaving) second.push({ lane, jobs: rest, isLeaving });
+    }
+    const halves: [Batch, Batch] = [new Batch(free.taken, first), new Batch(free.rest, second)];
+    for (const half of halves) half.kept = this.kept;
+    return halves;
+  }
+
   /** Arrays go as text that is ready to be read: the driver would quote and escape each number. */
   values(worker: string, keepMs: number, drops: readonly string[], isExact: boolean): Value[] {
     const claims = this.claims.filter((claim) => !claim.lost);
@@ -298,6 +317,7 @@ class Batch {
       arrayOf(leaving, ({ lane }) => lane.id),
       arrayOf(leaving, ({ lane }) => lane.pos),
       arrayOf(leaving, ({ lane }) => lane.floor),
+      arrayOf(leaving, ({ lane }) => (lane.hasMore ? 't' : 'f')),
       arrayOf(drops, (token) => token),
       isExact ? null : free.length + inLanes.length,
     ];

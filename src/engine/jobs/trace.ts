@@ -17,14 +17,14 @@ import type { ClaimedJob } from './claim.ts';
 
 /*
  * Traces from enqueue to handler, for those who have set OpenTelemetry up; see docs/decisions/0007. A job carries the
- * W3C traceparent of whoever enqueued it and, behind a blank, its tracestate. Without a tracer provider all there is to
+ * W3C traceparent of the enqueue and, behind a blank, its tracestate. Without a tracer provider all there is to
  * pay is a look whether there is one.
  */
 
 /** A longer tracestate is left behind; the trace hangs together without it. */
 const maxStateBytes = 256;
 
-/** Undefined as long as nobody has registered a provider. */
+/** Undefined until a provider is registered. */
 export function activeTracer(): Tracer | undefined {
   const provider: TracerProvider & { getDelegateTracer?: (name: string) => Tracer | undefined } =
     trace.getTracerProvider();
@@ -70,14 +70,14 @@ export function traceSend<T>(
   });
 }
 
-/** One attempt, as a span `process <kind>`. Ended once, whoever comes first: the handler, its timeout, the worker's stop. */
+/** One attempt, as a span `process <kind>`. Ended once, by what comes first: the handler, its timeout, the worker's stop. */
 export class AttemptSpan {
   readonly context: Context;
   readonly #span: Span;
   #hasFailed = false;
 
   constructor(recorder: Tracer, job: ClaimedJob) {
-    // Not the active context: that is of whoever happened to make the worker look for work.
+    // Not the active context: that belongs to the call that made the worker look for work.
     const sender = job.trace === undefined ? undefined : read(job.trace);
     const parent = sender ? trace.setSpanContext(ROOT_CONTEXT, sender) : ROOT_CONTEXT;
     this.#span = recorder.startSpan(

@@ -13,9 +13,9 @@ export interface WorkerOptions {
   readonly leaseMs?: number;
   /** Default half the lease. */
   readonly renewMs?: number;
-  /** Work that gave no sign for so long is taken back, however long its lease. Default 120,000. */
+  /** Work without a heartbeat for this long is taken back, however long its lease. Default 120,000. */
   readonly stuckAfterMs?: number;
-  /** A blocked event loop is covered for by the heartbeat so long, not for ever. Default 600,000. */
+  /** How long the heartbeat renews leases while the event loop is blocked. Default 600,000. */
   readonly blockedLimitMs?: number;
   /** Default 30,000. */
   readonly recoverIntervalMs?: number;
@@ -33,7 +33,7 @@ export interface DecidedOptions extends Required<Omit<WorkerOptions, 'kinds' | '
   readonly queues: readonly string[];
   /** How many items of a queue may be held, where there is a bound. */
   readonly limits: ReadonlyMap<string, number>;
-  /** Without a sign of life for so long, work counts as stuck. */
+  /** Work without a heartbeat for this long counts as stuck. */
   readonly staleMs: number;
 }
 

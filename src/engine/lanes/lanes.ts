@@ -31,13 +31,13 @@ export interface LaneFilter {
 }
 
 const lanes = `
-  select l.id, l.tenant_id as "tenantId", l.queue, l.key, l.policy, l.due_at as "dueAt",
+  select l.id, l.tenant_id as "tenantId", l.queue, l.key, g.policy, l.due_at as "dueAt",
          l.blocked_at as "blockedAt", l.blocked_by as "blockedBy", c.worker,
          (select count(*)::integer from tallyman.jobs j where j.lane = l.id) as pending,
          case when l.blocked_at is not null then 'blocked' when c.worker is not null then 'held'
               when l.pos is not null then 'ready' when l.due_at is not null then 'waiting'
               else 'resting' end as state
-    from tallyman.lanes l
+    from tallyman.lanes l join tallyman.lane_gates g on g.lane = l.id
     left join lateral (select c.worker from tallyman.claims c
                         where c.stream = l.stream and l.pos = any (c.positions) and c.expires_at > now() limit 1) c
       on l.pos is not null`;

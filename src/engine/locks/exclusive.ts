@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import type { Database, Queryable } from '../database/database.ts';
-import { announcedPid, detectPooler } from '../database/pooler.ts';
+import { detectPooler } from '../database/pooler.ts';
+import { announcedPid } from '../database/session.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import { within } from '../wakeups/reconnect.ts';
 
@@ -15,6 +16,15 @@ export interface Section extends Transactor {
   /** On the connection that holds the lock, one at a time: who has lost the lock cannot commit. */
   transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>;
 }
+
+export interface ExclusiveOptions {
+  readonly signal?: AbortSignal;
+  /** Longest statement of the section; a silent connection is given up soon after. 0: no limit. Default 600,000. */
+  readonly statementMs?: number;
+}
+
+/** Imports and clean-ups run in sections, and have statements that take long. */
+const defaultStatementMs = 600_000;
 
 export type Exclusive<T> = { readonly ran: true; readonly value: T } | { readonly ran: false };
 
@@ -37,11 +47,13 @@ export async function exclusively<T>(
   database: Database,
   lockId: bigint | number,
   work: (section: Section) => Promise<T>,
-  options: { readonly signal?: AbortSignal } = {},
+  options: ExclusiveOptions = {},
 ): Promise<Exclusive<T>> {
   const id = checkId(lockId);
   options.signal?.throwIfAborted();
-  const client = await database.dedicated('tallyman exclusive section');
+  const client = await database.dedicated('tallyman exclusive section', {
+    statementMs: options.statementMs ?? defaultStatementMs,
+  });
   const held = new HeldSection(client, id, options.signal);
   try {
     await prepare(database, client);

@@ -107,7 +107,9 @@ export class Housekeeper {
     try {
       const work = (section: Transactor & { signal: AbortSignal }) =>
         this.#keepHouse(section, section.signal);
-      return (await exclusively(this.#database, this.#lockId, work, { signal: stopped })).ran;
+      // Its steps are small. One that hangs keeps the post from the rest of the fleet.
+      const options = { signal: stopped, statementMs: 60_000 };
+      return (await exclusively(this.#database, this.#lockId, work, options)).ran;
     } catch (error) {
       if (!(error instanceof TallymanError) || error.code !== 'TRANSACTION_POOLER') throw error;
       await this.#keepHouse(this.#database, stopped);

@@ -10,7 +10,7 @@ const cancelChannel = 'tallyman_cancel';
 export class PostgresWakeup implements Wakeup {
   readonly name = 'postgres';
   readonly #database: Database;
-  readonly #onCancel: (jobId: string) => void;
+  readonly #onCancel: (jobId: string, pos: string) => void;
   #onHint: (hint: Hint) => void = () => {};
   #client: pg.Client | undefined;
   #status: WakeupStatus = { state: 'down', since: new Date(), reason: 'not started' };
@@ -18,7 +18,7 @@ export class PostgresWakeup implements Wakeup {
   #retry: NodeJS.Timeout | undefined;
   #failures = 0;
 
-  constructor(database: Database, onCancel: (jobId: string) => void = () => {}) {
+  constructor(database: Database, onCancel: (jobId: string, pos: string) => void = () => {}) {
     this.#database = database;
     this.#onCancel = onCancel;
   }
@@ -30,9 +30,10 @@ export class PostgresWakeup implements Wakeup {
 
   async #connect(): Promise<void> {
     try {
-      const client = await this.#database.dedicated('tallyman wake-ups');
+      const client = await this.#database.dedicated('tallyman wake-ups', { isListener: true });
       client.on('notification', ({ channel, payload }) => {
-        if (channel === cancelChannel) this.#onCancel(payload ?? '');
+        const [id = '', pos = ''] = (payload ?? '').split(' ');
+        if (channel === cancelChannel) this.#onCancel(id, pos);
         else this.#onHint({ queue: payload || null });
       });
       client.once('end', () => this.#lost('connection closed'));

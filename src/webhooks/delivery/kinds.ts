@@ -1,7 +1,6 @@
 import { z } from 'zod';
-import { Batcher } from '../../engine/batching/batcher.ts';
 import type { Database } from '../../engine/database/database.ts';
-import { PermanentError, RetryLater, TallymanError } from '../../engine/errors.ts';
+import { GiveUpError, PermanentError, RetryLater } from '../../engine/errors.ts';
 import type { JobContext } from '../../engine/jobs/context.ts';
 import { type AnyKind, defineKind } from '../../engine/jobs/kind.ts';
 import type { SecretBox } from '../../secrets/box.ts';
@@ -74,7 +73,6 @@ class Courier {
   readonly #agent: ReturnType<typeof guardedAgent>;
   readonly #breaker: Breaker;
   readonly #gate: Gate;
-  readonly #givenBack: Batcher<string, undefined>;
 
   constructor({
     database,
@@ -89,14 +87,6 @@ class Courier {
     this.#agent = guardedAgent(new AddressPolicy(policy), network);
     this.#breaker = new Breaker(breaker);
     this.#gate = new Gate({ perEndpoint });
-    this.#givenBack = new Batcher({
-      send: async (jobs) => {
-        await database.query('select tallyman_webhooks.give_back_attempts($1)', [jobs]);
-        return jobs.map(() => undefined);
-      },
-      maxBatch: 500,
-      maxInFlight: 1,
-    });
   }
 
   async deliver(job: DeliveryJob, context: JobContext): Promise<void> {
@@ -108,8 +98,7 @@ class Courier {
     if (!leave) return this.#putOff(context, endpointId, soonMs, { isFailing: false });
     try {
       const isProbe = openMs !== null && (await this.#breaker.takeProbe(this.#database, endpointId));
-      if (openMs !== null && !isProbe)
-        return await this.#putOff(context, endpointId, soonMs, { isFailing: true });
+      if (openMs !== null && !isProbe) return this.#putOff(context, endpointId, soonMs, { isFailing: true });
       await this.#attempt(consignment, context, { isProbe, leave });
     } finally {
       leave();
@@ -163,21 +152,18 @@ class Courier {
     throw new RetryLater(delayMs, `${problem.code}: ${problem.message}`);
   }
 
-  /** Later, without having tried: costs no attempt, but not for ever. */
-  async #putOff(
+  /** Later, without having tried: costs no attempt, but not forever. */
+  #putOff(
     context: JobContext,
     endpointId: string,
     atLeastMs: number,
     { isFailing }: { readonly isFailing: boolean },
-  ): Promise<never> {
+  ): never {
     const why = isFailing ? 'is failing; deliveries wait' : 'is busy with other deliveries';
     const message = `put off: endpoint ${endpointId} ${why}`;
-    if (Date.now() - context.createdAt.getTime() > this.#breaker.giveUpMs) {
-      await this.#database.query('select tallyman_webhooks.use_up_attempts($1)', [context.id]);
-      throw new TallymanError('GIVEN_UP', `${message}, and this one has waited too long`);
-    }
-    await this.#givenBack.add(context.id);
-    throw new RetryLater(this.#gate.delay(endpointId, atLeastMs, { isFailing }), message);
+    if (Date.now() - context.createdAt.getTime() > this.#breaker.giveUpMs)
+      throw new GiveUpError('GIVEN_UP', `${message}, and this one has waited too long`);
+    throw new RetryLater(this.#gate.delay(endpointId, atLeastMs, { isFailing }), message, { isFree: true });
   }
 }
 

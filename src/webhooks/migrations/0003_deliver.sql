@@ -1,20 +1,5 @@
 -- What delivering needs of the engine and of the breaker. docs/decisions/0006-webhook-breaker.md says why.
 
--- A delivery that waits for its receiver has made no attempt. RetryLater counts one: it is given back beforehand.
--- Not flushed to disk: a give-back that a crash forgets costs one attempt.
-create function tallyman_webhooks.give_back_attempts(p_jobs bigint[]) returns void
-language plpgsql as $$
-begin
-  perform set_config('synchronous_commit', 'off', true);
-  update tallyman.jobs j set attempts = j.attempts - 1 where j.id = any (p_jobs);
-end $$;
-
--- The failure that comes next is the last: the job becomes a dead letter.
-create function tallyman_webhooks.use_up_attempts(p_job bigint) returns void
-language sql as $$
-  update tallyman.jobs j set attempts = j.max_attempts - 1 where j.id = p_job
-$$;
-
 -- The one delivery that goes through an open breaker once its time is past. Answers whether the caller is it.
 create function tallyman_webhooks.take_probe(p_endpoint bigint) returns boolean
 language sql as $$

@@ -38,9 +38,3 @@ begin
    where g.label_id = w.label_id and g.page = w.page;
   return v_ids;
 end $$;
-
--- A task that waits for its gateway has made no attempt. RetryLater counts one: it is given back beforehand.
-create function labels.give_back_attempt(p_job bigint) returns void
-language sql as $$
-  update tallyman.jobs j set attempts = j.attempts - 1 where j.id = p_job
-$$;

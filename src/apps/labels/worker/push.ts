@@ -86,7 +86,7 @@ export class Pusher {
     const { hash } = image;
     const mustPush = before.resyncJob !== null && !isAtLeast(before.acceptedJob, before.resyncJob);
     if (hash === before.acceptedHash && !mustPush) return { page: page.page, hash, pushed: false };
-    await this.#passGate(target.store, task.label, context);
+    this.#passGate(target.store, task.label);
     try {
       const gateway = this.#options.gateways.of(target.store);
       await gateway.push({ mac: task.mac, page: page.page, image }, context.signal);
@@ -101,11 +101,10 @@ export class Pusher {
   }
 
   /** Later, without having tried, where the gateway of the store is away: costs no attempt. */
-  async #passGate({ storeId, code }: StoreGateway, label: string, context: JobContext): Promise<void> {
+  #passGate({ storeId, code }: StoreGateway, label: string): void {
     const waitMs = this.#gate.waitMs(storeId, label, performance.now());
     if (waitMs === 0) return;
-    await this.#options.database.query('select labels.give_back_attempt($1)', [context.id]);
-    throw new RetryLater(waitMs, `put off: the gateway of store "${code}" is away`);
+    throw new RetryLater(waitMs, `put off: the gateway of store "${code}" is away`, { isFree: true });
   }
 
   #tellGate(storeId: string, label: string, error: unknown, context: JobContext): void {

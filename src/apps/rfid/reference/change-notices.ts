@@ -48,7 +48,7 @@ export class ChangeNotices {
 }
 
 async function listen(database: Database, onChange: () => void, signal: AbortSignal): Promise<Session> {
-  const client = await database.dedicated('tallyman reference data');
+  const client = await database.dedicated('tallyman reference data', { isListener: true });
   const { promise: ended, resolve } = Promise.withResolvers<string>();
   client.once('end', () => resolve('connection closed'));
   signal.addEventListener('abort', () => void client.end().catch(() => {}), { once: true });

@@ -1,10 +1,16 @@
 -- The tables of the engine. docs/decisions/0002-claims-as-rows.md says why the lease is not on the job.
 --
---   jobs      what to do and when; untouched between ready and finished
---   lanes     a key under which jobs run one after another; an item of a stream, claimed as a job is
---   streams   one row for each (queue, priority, variant): whose turn it is to claim, and how far claims have come
---   claims    one row for each claimed batch: the lease
---   history   finished jobs, one partition a day, dropped whole
+--   jobs        what to do and when; untouched between ready and finished
+--   lanes       a key under which jobs run one after another; an item of a stream, claimed as a job is
+--   lane_gates  the writers' lock of each lane, apart from its state: a writer never holds up the lane's holder
+--   streams     one row for each (queue, priority, variant): whose turn it is to claim, and how far claims have come
+--   claims      one row for each claimed batch: the lease
+--   workers     a row for each worker; its session-level lock ends with its process
+--   history     finished jobs, one partition a day, dropped whole
+--
+-- Lock order, for the whole engine: claims by token -> jobs -> dedupe_keys by key -> lane_gates by lane -> lanes by id ->
+-- streams by id -> queues. docs/decisions/0013-lock-order-and-liveness.md says why nothing can deadlock, and why each
+-- kind of work is always reached.
 
 -- Every id, position and lane sequence number comes from here. Never give it a CACHE: within a lane, and for the
 -- floor of a stream, a smaller number must mean "drawn earlier", whichever session drew it.
@@ -23,8 +29,9 @@ create table tallyman.queues (
 );
 
 -- variant: ''         ordinary
---          'alone'    items of a crashed batch, claimed one at a time
---          'kind:K'   jobs of kind K that met a worker which does not know K
+--          'suspect'  was held, with others, by a worker that died: claimed one at a time, started one by one
+--          'alone'    died with its worker again, or for certain: no other suspect runs beside it
+--          'kind:K'   jobs of kind K that a worker claimed which does not know K
 --
 -- Invariant, held by the lock on the row: floor <= cursor; a ready position below floor is held by a claim or gone;
 -- between floor and cursor there may also be one whose transaction committed late; at or above cursor all are free
@@ -61,6 +68,8 @@ create table tallyman.jobs (
   correlation_id text,
   dedupe_key text,
   last_error json,
+  -- Crashes of workers (tallyman.crashes) that it may have caused, and that nobody was charged for yet.
+  suspected_of bigint[],
   -- W3C traceparent of the enqueue and, behind a blank, its tracestate. Goes with the job: neither history nor dead
   -- letters keep it.
   trace text
@@ -78,27 +87,33 @@ create table tallyman.lanes (
   tenant_id text not null,
   queue text not null,
   key text not null check (octet_length(key) between 1 and 256),
-  policy text not null default 'skip' check (policy in ('skip', 'block')),
   stream integer not null,
-  -- Set while the lane has work that is due. Drawn anew each time it becomes ready: that is what a claim holds.
+  -- Set while the lane has work that is due. Drawn again each time it becomes ready: that is what a claim holds.
   pos bigint,
   -- Set while the lane's head waits for its time.
   due_at timestamptz,
   -- No pending job of this lane has a smaller seq.
   floor bigint not null default 0,
-  -- A redrive put a job at the head while the lane may be held: whoever lets go must look from floor again.
+  -- A redrive put a job at the head while the lane may be held: letting go must look from floor again.
   rewound boolean not null default false,
   blocked_at timestamptz,
   blocked_by bigint,
   rested_at timestamptz not null default now(),
   unique (tenant_id, queue, key)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+-- A writer locks the gate of a lane until its commit, so that within the lane seq order is commit order. The lane's
+-- state is in another row, which belongs to its holder: settling never waits for a writer, nor loses to one.
+create table tallyman.lane_gates (
+  lane bigint primary key,
+  tenant_id text not null,
+  policy text not null default 'skip' check (policy in ('skip', 'block'))
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 create index lanes_ready on tallyman.lanes (stream, pos) where pos is not null;
 create index lanes_due on tallyman.lanes (due_at) where due_at is not null;
 create index lanes_blocked on tallyman.lanes (blocked_at) where blocked_at is not null;
 
 -- A position is held if and only if a row here lists it; only deleting the row, or taking the position out of it,
--- under the row's lock, frees it. Time decides who may do that; it never frees anything by itself.
+-- under the row's lock, frees it. The lease decides when others may do that; it never frees anything by itself.
 create table tallyman.claims (
   token bigint primary key,
   worker text not null,
@@ -109,11 +124,34 @@ create table tallyman.claims (
   -- The second rule: no heartbeat until here means stuck, however long the lease.
   stale_at timestamptz not null,
   positions bigint[] not null,
-  max_pos bigint not null
+  max_pos bigint not null,
+  -- So many unconfirmed jobs of each lane may have been started, at the most.
+  lane_jobs integer not null default 0,
+  -- One item of a crashed batch.
+  isolated boolean not null default false,
+  -- Ids of jobs whose start was recorded: isolated ones, last attempts, and jobs that are all a worker holds. Only these
+  -- are charged.
+  started bigint[]
 ) with (fillfactor = 50, toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 -- Kept as they are: to compress them took a fifth of a claim's time.
 alter table tallyman.claims alter column positions set storage external;
 create index claims_of_stream on tallyman.claims (stream, token);
+
+-- A worker holds a session-level advisory lock (presence_key) as long as it lives. Where the lock is free, the worker is
+-- gone, or has lost its connection and will be back in a moment.
+create table tallyman.workers (
+  id text primary key,
+  started_at timestamptz not null default clock_timestamp(),
+  missing_since timestamptz
+);
+
+-- Crashes with several suspects. When one of them dies alone it is charged for this one, too, and the others no longer are.
+create table tallyman.crashes (
+  id bigint primary key,
+  worker text not null,
+  at timestamptz not null default clock_timestamp(),
+  caused_by bigint
+);
 
 create table tallyman.dedupe_keys (
   tenant_id text not null,
@@ -234,7 +272,7 @@ create table tallyman.log_entries (
   constraint log_entries_key unique (key, stream)
 ) with (autovacuum_vacuum_insert_scale_factor = 1);
 
--- A key is promised for ever, an entry is not: when an entry is trimmed, its key moves here. A key is in exactly one
+-- A key is promised forever, an entry is not: when an entry is trimmed, its key moves here. A key is in exactly one
 -- of the two tables.
 create table tallyman.log_keys (
   stream integer not null,

@@ -27,10 +27,16 @@ declare
       left join tallyman.streams s on s.queue = q.queue and s.priority = q.priority and s.variant = ''
      order by q.n);
 begin
-  -- Almost always all of them are there.
+  -- Almost always all of them are there. They are made in sorted order: otherwise two transactions that make the same ones
+  -- would deadlock.
   if array_position(v_ids, null) is not null then
-    select array_agg(tallyman.stream_of(q.queue, q.priority) order by q.n) into v_ids
-      from unnest(p_queues, p_priorities) with ordinality as q (queue, priority, n);
+    perform tallyman.stream_of(q.queue, q.priority)
+       from (select q.queue, q.priority from unnest(p_queues, p_priorities) as q (queue, priority)
+              order by q.queue, q.priority) q;
+    v_ids := array(
+      select s.id from unnest(p_queues, p_priorities) with ordinality as q (queue, priority, n)
+        join tallyman.streams s on s.queue = q.queue and s.priority = q.priority and s.variant = ''
+       order by q.n);
   end if;
   return v_ids;
 end $$;
@@ -40,15 +46,15 @@ language sql as $$
   select pg_notify('tallyman_jobs', q) from (select distinct unnest(p_queues) as q) d
 $$;
 
--- Jobs that differ in nothing but their payload, and are due, without lane and without dedupe key. Answers the ids in the
--- order of the input. What is the same for all is said once: a third less than enqueue_plain costs.
+-- Jobs that differ in nothing but their payload, and are due, without lane and without dedupe key. Returns the ids in the
+-- order of the input. Shared columns are sent once: this costs a third less than enqueue_plain.
 create function tallyman.enqueue_alike(
   p_queue text, p_priority smallint, p_kind text, p_max_attempts smallint, p_tenant text, p_correlation text,
   p_trace text, p_payloads json, p_notify boolean
 ) returns bigint[]
 language plpgsql as $$
 declare
-  -- Taken here, before a position is drawn; nobody reads it. As a statement of its own it costs more.
+  -- Taken here, before a position is drawn; it is not read. As a statement of its own it costs more.
   v_xid constant xid8 not null := pg_current_xact_id();
   v_stream integer;
   v_ids bigint[];
@@ -71,7 +77,7 @@ begin
   return v_ids;
 end $$;
 
--- Jobs without lane and without dedupe key: one statement. Answers the ids in the order of the input.
+-- Jobs without lane and without dedupe key: one statement. Returns the ids in the order of the input.
 create function tallyman.enqueue_plain(
   p_queues text[], p_priorities smallint[], p_jobs json, p_notify boolean
 ) returns bigint[]
@@ -107,8 +113,13 @@ create type tallyman.new_job as (
 );
 
 -- Jobs with lanes or dedupe keys. `existing` tells that the key was taken: `id` is the first job's then.
+--
+-- p_wait_ms says how long to wait for locks; then it fails with 55P03, and nothing is written. Null: as long as it takes.
+-- With 0 nothing waits for a lane that another transaction writes into: jobs of such a lane are left out, and their `id` is null.
+-- Other locks (a key or a new lane in another open transaction) are waited for briefly. So a batch of many callers
+-- never waits for one of them.
 create function tallyman.enqueue_full(
-  p_queues text[], p_priorities smallint[], p_jobs json, p_notify boolean
+  p_queues text[], p_priorities smallint[], p_jobs json, p_notify boolean, p_wait_ms integer default null
 ) returns table (id bigint, existing boolean)
 language plpgsql
 set enable_seqscan = off set jit = off
@@ -119,10 +130,12 @@ declare
   v_rows tallyman.new_job[];
   v_won_ords integer[];
   v_won_ids bigint[];
-  v_lanes bigint[];
-  v_wanted bigint;
+  v_busy integer[];
 begin
   perform pg_current_xact_id();
+  if p_wait_ms is not null then
+    perform set_config('lock_timeout', case p_wait_ms when 0 then '50ms' else p_wait_ms || 'ms' end, true);
+  end if;
   select array_agg(row(n, s, k, p, m, t, d, at, c, x, xk, l, b, o, w)::tallyman.new_job order by n)
     into v_rows
     from (select row_number() over () as n, r.*
@@ -130,7 +143,7 @@ begin
               as r (s integer, k text, p json, m smallint, t text, d double precision, at timestamptz, c text,
                     x text, xk interval, l text, b text, o boolean, w text)) numbered;
 
-  -- 1. Keys, in sorted order so that two writers cannot deadlock. Who inserts a key owns the job; a key that is
+  -- 1. Keys, in sorted order so that two writers cannot deadlock. The transaction that inserts a key owns the job; a key that is
   --    taken stays locked (DO UPDATE locks also where its condition is false), so it is still there in step 4.
   with candidate as (
     select nextval('tallyman.positions') as id, c.*
@@ -147,34 +160,25 @@ begin
   select array_agg(c.ord), array_agg(c.id) into v_won_ords, v_won_ids
     from won w join candidate c on c.id = w.job_id;
 
-  -- 2. Lanes: locked, in sorted order, before any seq is drawn: so within a lane seq order is commit order.
-  --    The loop is for a lane that retention removed between the two statements.
-  loop
-    insert into tallyman.lanes (tenant_id, queue, key, stream)
-    select distinct on (r.t, p_queues[r.s], r.l) r.t, p_queues[r.s], r.l, v_streams[r.s]
-      from unnest(v_rows) r
-     where r.l is not null and (r.x is null or r.ord = any (v_won_ords))
-       and not exists (select 1 from tallyman.lanes e
-                        where e.tenant_id = r.t and e.queue = p_queues[r.s] and e.key = r.l)
-     order by r.t, p_queues[r.s], r.l
-    on conflict do nothing;
-    select count(distinct (r.t, p_queues[r.s], r.l)) into v_wanted
-      from unnest(v_rows) r where r.l is not null and (r.x is null or r.ord = any (v_won_ords));
-    select array_agg(l.id) into v_lanes
-      from (select e.id
-              from tallyman.lanes e
-              join (select distinct r.t, p_queues[r.s] as q, r.l
-                      from unnest(v_rows) r where r.l is not null and (r.x is null or r.ord = any (v_won_ords))) w
-                on e.tenant_id = w.t and e.queue = w.q and e.key = w.l
-             order by e.tenant_id, e.queue, e.key
-               for update of e) l;
-    exit when coalesce(cardinality(v_lanes), 0) = v_wanted;
-  end loop;
+  -- 2. Gates: locked before any seq is drawn, so within a lane seq order is commit order.
+  v_busy := tallyman.lock_gates(p_queues, v_streams, v_rows, v_won_ords, coalesce(p_wait_ms = 0, false));
+  if v_busy is not null then
+    delete from tallyman.dedupe_keys e
+     using unnest(v_rows) r, unnest(v_won_ords, v_won_ids) as w (ord, id)
+     where w.ord = r.ord and r.ord = any (v_busy)
+       and e.tenant_id = r.t and e.kind = r.k and e.key = r.x and e.job_id = w.id;
+    -- A job whose key a busy one had won is as busy as that.
+    v_rows := array(select r from unnest(v_rows) r
+                     where not r.ord = any (v_busy)
+                       and not exists (select 1 from unnest(v_rows) b
+                                        where b.ord = any (v_busy) and b.x = r.x and b.t = r.t and b.k = r.k)
+                     order by r.ord);
+  end if;
 
   -- 3. The jobs, and every lane of theirs that was at rest is put on its stream.
   with input as (
     select nextval('tallyman.positions') as n, r.*
-      from unnest(v_rows) r where r.x is null or r.ord = any (v_won_ords)
+      from (select r.* from unnest(v_rows) r where r.x is null or r.ord = any (v_won_ords) order by r.ord) r
   ), added as (
     insert into tallyman.jobs
       (id, pos, lane, stream, max_attempts, latest_only, scheduled_at, kind, tenant_id, payload, correlation_id,
@@ -204,22 +208,93 @@ begin
   )
   select array_agg(n.ord), array_agg(n.id) into v_won_ords, v_won_ids from numbered n;
 
-  update tallyman.lanes l set policy = r.b
-    from (select distinct on (r.t, p_queues[r.s], r.l) r.t, p_queues[r.s] as q, r.l, r.b
-            from unnest(v_rows) r where r.l is not null order by r.t, p_queues[r.s], r.l, r.ord desc) r
-   where l.id = any (v_lanes) and l.tenant_id = r.t and l.queue = r.q and l.key = r.l and l.policy <> r.b;
-
   if p_notify then
     perform tallyman.hint(p_queues);
   end if;
 
   -- 4. An answer for each, in the order of the input.
   return query
-  select coalesce(w.id, e.job_id), w.id is null
-    from unnest(v_rows) r
+  select coalesce(w.id, e.job_id), w.id is null and e.job_id is not null
+    from generate_series(1, json_array_length(p_jobs)) as o (ord)
+    left join unnest(v_rows) r on r.ord = o.ord
     left join unnest(v_won_ords, v_won_ids) as w (ord, id) on w.ord = r.ord
     left join tallyman.dedupe_keys e on w.id is null and e.tenant_id = r.t and e.kind = r.k and e.key = r.x
-   order by r.ord;
+   order by o.ord;
+end $$;
+
+-- Makes the lanes that do not exist and locks the gates of all, in the order of their ids. Returns the jobs (by `ord`)
+-- whose gate another transaction has; null for none. Without p_skip_busy it waits, and there are none.
+--
+-- A transaction that does not read what others have committed meanwhile (REPEATABLE READ) could find a lane at work
+-- that has come to rest since, and would not wake it. There the lane's own row is locked as well: either it is as it
+-- was, and stays so, or PostgreSQL refuses with 40001 and the caller repeats its transaction.
+create function tallyman.lock_gates(
+  p_queues text[], p_streams integer[], p_rows tallyman.new_job[], p_won_ords integer[], p_skip_busy boolean
+) returns integer[]
+language plpgsql
+set enable_seqscan = off set jit = off
+as $$
+declare
+  v_locked bigint[];
+  v_wanted bigint := (select count(distinct (r.t, p_queues[r.s], r.l)) from unnest(p_rows) r
+                       where r.l is not null and (r.x is null or r.ord = any (p_won_ords)));
+begin
+  if v_wanted = 0 then
+    return null;
+  end if;
+  -- The loop is for a lane that retention removed between the two statements.
+  loop
+    with made as (
+      insert into tallyman.lanes (tenant_id, queue, key, stream)
+      select distinct on (r.t, p_queues[r.s], r.l) r.t, p_queues[r.s], r.l, p_streams[r.s]
+        from unnest(p_rows) r
+       where r.l is not null and (r.x is null or r.ord = any (p_won_ords))
+         and not exists (select 1 from tallyman.lanes e
+                          where e.tenant_id = r.t and e.queue = p_queues[r.s] and e.key = r.l)
+       order by r.t, p_queues[r.s], r.l
+      on conflict do nothing
+      returning id, tenant_id
+    )
+    insert into tallyman.lane_gates (lane, tenant_id) select m.id, m.tenant_id from made m;
+
+    if p_skip_busy then
+      v_locked := array(
+        select g.lane
+          from (select distinct r.t, p_queues[r.s] as q, r.l
+                  from unnest(p_rows) r where r.l is not null and (r.x is null or r.ord = any (p_won_ords))) w
+          join tallyman.lanes e on e.tenant_id = w.t and e.queue = w.q and e.key = w.l
+          join tallyman.lane_gates g on g.lane = e.id
+         order by g.lane for update of g skip locked);
+    else
+      v_locked := array(
+        select g.lane
+          from (select distinct r.t, p_queues[r.s] as q, r.l
+                  from unnest(p_rows) r where r.l is not null and (r.x is null or r.ord = any (p_won_ords))) w
+          join tallyman.lanes e on e.tenant_id = w.t and e.queue = w.q and e.key = w.l
+          join tallyman.lane_gates g on g.lane = e.id
+         order by g.lane for update of g);
+    end if;
+    exit when p_skip_busy or cardinality(v_locked) = v_wanted;
+  end loop;
+
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform 1 from tallyman.lanes l where l.id = any (v_locked) order by l.id for update;
+  end if;
+
+  update tallyman.lane_gates g set policy = r.b
+    from (select distinct on (r.t, p_queues[r.s], r.l) r.t, p_queues[r.s] as q, r.l, r.b
+            from unnest(p_rows) r where r.l is not null order by r.t, p_queues[r.s], r.l, r.ord desc) r
+    join tallyman.lanes l on l.tenant_id = r.t and l.queue = r.q and l.key = r.l
+   where g.lane = l.id and g.lane = any (v_locked) and g.policy <> r.b;
+
+  if cardinality(v_locked) = v_wanted then
+    return null;
+  end if;
+  return array(
+    select r.ord from unnest(p_rows) r
+     where r.l is not null and (r.x is null or r.ord = any (p_won_ords))
+       and not exists (select 1 from tallyman.lanes e
+                        where e.tenant_id = r.t and e.queue = p_queues[r.s] and e.key = r.l and e.id = any (v_locked)));
 end $$;
 
 -- For other languages and for triggers: select tallyman.enqueue('greet', '{"name": "Ada"}').
@@ -266,6 +341,12 @@ begin
   elsif octet_length(payload::text) > v_limit then
     raise exception 'payload of % bytes is over the limit of %', octet_length(payload::text), v_limit
       using errcode = 'TM003', hint = 'Store it elsewhere and pass a reference, or raise tallyman.max_payload_bytes.';
+  end if;
+  if lane is null and dedupe_key is null and delay is null and scheduled_at is null then
+    return (tallyman.enqueue_alike(
+      coalesce(queue, v_kind.queue), coalesce(priority, v_kind.priority)::smallint, enqueue.kind,
+      coalesce(max_attempts, v_kind.max_attempts)::smallint, tenant_id, correlation_id, trace,
+      json_build_array(payload), true))[1];
   end if;
   select f.id into v_id
     from tallyman.enqueue_full(

@@ -23,11 +23,11 @@ select j.id, s.queue, s.priority, s.variant, j.kind, j.tenant_id, j.payload, j.a
   left join tallyman.lanes l on l.id = j.lane;
 
 -- Cancels a job that has not ended, also one that is running: its worker is told, and whatever it still does about
--- the job finds nothing. Answers whether there was one.
+-- the job finds nothing. Returns whether there was one.
 create function tallyman.cancel(p_id bigint, p_reason text, p_keep_ms double precision) returns boolean
 language plpgsql as $$
 declare
-  v_found boolean;
+  v_gone record;
 begin
   with gone as (
     delete from tallyman.jobs j where j.id = p_id returning j.*
@@ -45,15 +45,21 @@ begin
       from gone g where g.dedupe_key is not null
        and k.tenant_id = g.tenant_id and k.kind = g.kind and k.key = g.dedupe_key
   )
-  select count(*) > 0 into v_found from gone;
-  if v_found then
-    perform pg_notify('tallyman_cancel', p_id::text);
+  select g.id, g.pos, g.lane into v_gone from gone g;
+  if not found then
+    return false;
   end if;
-  return v_found;
+  -- The position tells the worker which run is meant: a job that is retried at once has another one.
+  perform pg_notify('tallyman_cancel', p_id || ' ' || coalesce(v_gone.pos::text, ''));
+  -- It may have been the head that its lane waits for.
+  if exists (select 1 from tallyman.lanes l where l.id = v_gone.lane and l.due_at is not null) then
+    perform tallyman.wake_lane(v_gone.lane);
+  end if;
+  return true;
 end $$;
 
 -- Sends work round again under the id it had: a dead letter, or a job of history that failed or was cancelled.
--- Attempts start anew; last_error goes on counting the redrives. In a lane it goes to the end, or to the head.
+-- Attempts start again at 0; last_error goes on counting the redrives. In a lane it goes to the end, or to the head.
 create function tallyman.redrive(p_id bigint, p_to_head boolean default false) returns boolean
 language plpgsql as $$
 declare
@@ -84,10 +90,18 @@ begin
   v_error := coalesce(v.last_error::jsonb, '{}') || jsonb_build_object(
     'redrives', coalesce((v.last_error ->> 'redrives')::integer, 0) + 1);
   v_stream := tallyman.stream_of(v.queue, v.priority);
+  update tallyman.dedupe_keys k set expires_at = null where v.dedupe_key is not null
+     and k.tenant_id = v.tenant_id and k.kind = v.kind and k.key = v.dedupe_key and k.job_id = v.id;
   if v.lane is not null then
     loop
-      insert into tallyman.lanes (tenant_id, queue, key, policy, stream)
-      values (v.tenant_id, v.queue, v.lane, v.policy, v_stream) on conflict do nothing;
+      with made as (
+        insert into tallyman.lanes (tenant_id, queue, key, stream)
+        values (v.tenant_id, v.queue, v.lane, v_stream) on conflict do nothing returning id
+      )
+      insert into tallyman.lane_gates (lane, tenant_id, policy) select m.id, v.tenant_id, v.policy from made m;
+      perform 1 from tallyman.lane_gates g
+         join tallyman.lanes l on l.id = g.lane and l.tenant_id = v.tenant_id and l.queue = v.queue and l.key = v.lane
+          for update of g;
       select l.* into v_lane from tallyman.lanes l
        where l.tenant_id = v.tenant_id and l.queue = v.queue and l.key = v.lane for update;
       exit when found;
@@ -103,8 +117,6 @@ begin
                              correlation_id, dedupe_key, last_error)
   values (v.id, v_pos, v_lane.id, v_stream, v.max_attempts, v.latest_only, v.created_at, v.kind, v.tenant_id,
           v.payload, v.correlation_id, v.dedupe_key, v_error);
-  update tallyman.dedupe_keys k set expires_at = null where v.dedupe_key is not null
-     and k.tenant_id = v.tenant_id and k.kind = v.kind and k.key = v.dedupe_key and k.job_id = v.id;
   if v.lane is not null then
     update tallyman.lanes l
        set floor = case when p_to_head then v_pos else l.floor end,
@@ -118,13 +130,32 @@ begin
   return true;
 end $$;
 
+-- Sends many round again: their gates are locked in order first. Answers how many.
+create function tallyman.redrive_many(p_ids bigint[], p_to_head boolean default false) returns integer
+language plpgsql as $$
+begin
+  perform 1 from tallyman.dead_letters d where d.id = any (p_ids) order by d.id for update;
+  perform 1 from tallyman.dead_letters d
+    join tallyman.dedupe_keys k on k.tenant_id = d.tenant_id and k.kind = d.kind and k.key = d.dedupe_key
+   where d.id = any (p_ids) order by k.tenant_id, k.kind, k.key for update of k;
+  perform 1 from tallyman.lane_gates g
+   where g.lane in (select l.id from tallyman.dead_letters d
+                      join tallyman.lanes l on l.tenant_id = d.tenant_id and l.queue = d.queue and l.key = d.lane
+                     where d.id = any (p_ids))
+   order by g.lane for update;
+  return (select count(*) filter (where tallyman.redrive(i.id, p_to_head))::integer from unnest(p_ids) as i (id));
+end $$;
+
 -- Puts a lane that is at rest, or waits for a head that is no longer the head, on its stream. Not a held one.
--- The caller has the lane's row locked.
+-- Waits for the lane's gate: what a writer is about to commit is part of what to decide on.
 create function tallyman.wake_lane(p_lane bigint) returns void
-language sql as $$
-  select tallyman.rest_lanes(array[l.id], array[l.floor])
-    from tallyman.lanes l where l.id = p_lane and l.pos is null and l.blocked_at is null
-$$;
+language plpgsql as $$
+begin
+  perform 1 from tallyman.lane_gates g where g.lane = p_lane for update;
+  perform 1 from tallyman.lanes l where l.id = p_lane for update;
+  perform tallyman.rest_lanes(array[l.id], array[l.floor], true)
+     from tallyman.lanes l where l.id = p_lane and l.pos is null and l.blocked_at is null;
+end $$;
 
 -- Ends a block: the lane goes on with what waits behind the job that blocked it.
 create function tallyman.unblock(p_lane bigint) returns boolean
@@ -132,7 +163,7 @@ language plpgsql as $$
 declare
   v_queue text;
 begin
-  perform 1 from tallyman.lanes l where l.id = p_lane for update;
+  perform 1 from tallyman.lane_gates g where g.lane = p_lane for update;
   update tallyman.lanes l set blocked_at = null, blocked_by = null
    where l.id = p_lane and l.blocked_at is not null returning l.queue into v_queue;
   if v_queue is null then
@@ -145,6 +176,10 @@ end $$;
 
 create function tallyman.discard(p_ids bigint[]) returns integer
 language sql as $$
+  select d.id from tallyman.dead_letters d where d.id = any (p_ids) order by d.id for update;
+  select k.job_id from tallyman.dead_letters d
+    join tallyman.dedupe_keys k on k.tenant_id = d.tenant_id and k.kind = d.kind and k.key = d.dedupe_key
+   where d.id = any (p_ids) order by k.tenant_id, k.kind, k.key for update of k;
   with gone as (
     delete from tallyman.dead_letters d where d.id = any (p_ids) returning d.*
   ), keys as (
@@ -156,7 +191,7 @@ language sql as $$
 $$;
 
 -- History partitions, one a day, made ahead of time. A day for which rows already lie in the default partition
--- (nobody was there to make it in time) stays there; purge_history clears it row by row.
+-- (no process made it in time) stays there; purge_history clears it row by row.
 create function tallyman.ensure_history(p_days_ahead integer default 7) returns integer
 language plpgsql as $$
 declare
@@ -177,7 +212,7 @@ begin
   return v_made;
 end $$;
 
--- Drops the days that ended more than p_keep ago. Answers the partitions that were dropped.
+-- Drops the days that ended more than p_keep ago. Returns the partitions that were dropped.
 create function tallyman.purge_history(p_keep interval) returns text[]
 language plpgsql as $$
 declare
@@ -197,7 +232,7 @@ begin
   return v_dropped;
 end $$;
 
--- Keys whose time is past, and lanes that have been at rest for long with nothing in them.
+-- Keys whose time is past, lanes that have been at rest for long with nothing in them, and crashes of long ago.
 create function tallyman.purge_leftovers(p_lane_rest interval, p_limit integer, out keys integer, out lanes integer)
 language plpgsql as $$
 begin
@@ -213,9 +248,15 @@ begin
      where l.pos is null and l.due_at is null and l.blocked_at is null and l.rested_at <= now() - p_lane_rest
        and not exists (select 1 from tallyman.jobs j where j.lane = l.id)
      limit p_limit for update skip locked
+  ), gate as (
+    -- A writer that has the gate is about to wake the lane.
+    select g.lane from tallyman.lane_gates g where g.lane in (select i.id from idle i) for update skip locked
+  ), unlocked as (
+    delete from tallyman.lane_gates g using gate i where g.lane = i.lane
   )
-  delete from tallyman.lanes l using idle i where l.id = i.id;
+  delete from tallyman.lanes l using gate i where l.id = i.lane;
   get diagnostics lanes = row_count;
+  delete from tallyman.crashes c where c.at < now() - interval '7 days';
 end $$;
 
 select tallyman.ensure_history(14);
@@ -239,7 +280,6 @@ begin
   if v_job.lane is null then
     update tallyman.jobs j set scheduled_at = now(), pos = nextval('tallyman.positions') where j.id = p_id;
   else
-    perform 1 from tallyman.lanes l where l.id = v_job.lane for update;
     update tallyman.jobs j set scheduled_at = now() where j.id = p_id;
     perform tallyman.wake_lane(v_job.lane);
   end if;

@@ -1,7 +1,7 @@
 -- The log: append-only streams.
 --
 -- The stream's row is locked before an offset is taken and stays locked until the commit, so the next offset goes to
--- whoever commits next: no gaps (a rollback gives its offsets back), and once n is visible nothing can appear below n.
+-- the next transaction: no gaps (a rollback gives its offsets back), and once n is visible nothing can appear below n.
 
 create function tallyman.log_stream(p_name text) returns tallyman.log_streams
 language plpgsql as $$
@@ -84,7 +84,7 @@ begin
 end $$;
 
 -- Drops up to p_limit entries from the start of a stream, up to and including offset p_up_to, and keeps their keys.
--- Answers how many. The stream is locked: trims take turns, and log_append, which asks log_keys only where first_offset
+-- Returns how many. The stream is locked: trims take turns, and log_append, which asks log_keys only where first_offset
 -- says that it holds something, never sees the one without the other. Relies on log_entries_pkey.
 create function tallyman.log_trim(p_stream text, p_up_to bigint, p_limit integer) returns integer
 language plpgsql

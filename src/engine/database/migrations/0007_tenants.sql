@@ -63,6 +63,7 @@ alter view tallyman.live_jobs set (security_invoker = true);
 
 select tallyman.isolate('tallyman.jobs');
 select tallyman.isolate('tallyman.lanes');
+select tallyman.isolate('tallyman.lane_gates');
 select tallyman.isolate('tallyman.history');
 select tallyman.isolate('tallyman.dead_letters');
 select tallyman.isolate('tallyman.dedupe_keys');

@@ -4,11 +4,11 @@ import type pg from 'pg';
 const retryMs = 1000;
 
 /**
- * A connection beside the pool, for statements that somebody waits for: to fetch one from the pool and to bring it back
- * takes a tenth of a millisecond on an idle system. It runs one statement at a time; whoever finds it taken, or away, asks
- * the pool. docs/decisions/0012-statements-at-hand.md
+ * One connection beside the pool, for the statements of the hot paths: to take one from the pool and to return it
+ * costs a tenth of a millisecond on an idle system. It runs one statement at a time; when it is taken or lost, use the
+ * pool. docs/decisions/0012-statements-at-hand.md
  */
-export class Spare {
+export class HotConnection {
   readonly #open: () => Promise<pg.Client>;
   #client: pg.Client | undefined;
   #isTaken = false;
@@ -26,7 +26,7 @@ export class Spare {
     return this.#client !== undefined && !this.#isTaken && !this.#isClosed;
   }
 
-  /** Undefined: not at hand. Otherwise to be given back. */
+  /** Undefined: it is taken or lost. Otherwise the caller gives it back. */
   take(): pg.Client | undefined {
     if (this.#isTaken || this.#isClosed) return undefined;
     if (!this.#client) {
@@ -43,7 +43,7 @@ export class Spare {
     this.#whenGivenBack();
   }
 
-  /** After what is under way. */
+  /** Waits for the statement that runs. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#opening;
@@ -65,11 +65,14 @@ export class Spare {
     this.#opening = this.#open()
       .then((client) => {
         this.#client = client;
-        client.once('end', () => {
+        const forget = (): void => {
           if (this.#client === client) this.#client = undefined;
-        });
+        };
+        // The error comes first, and nothing may be sent after it.
+        client.once('error', forget);
+        client.once('end', forget);
       })
-      // The pool will tell what is wrong, to those who ask it.
+      // The pool reports what is wrong to those who use it.
       .catch(() => {})
       .finally(() => {
         this.#opening = undefined;

@@ -1,0 +1,85 @@
+import type { Enqueued } from './enqueue.ts';
+import type { NewJob } from './new-job.ts';
+
+/** Each that waits takes a connection of the pool. */
+const maxWaiting = 2;
+const maxBatch = 1000;
+
+/**
+ * Jobs of lanes (or with keys) that another open transaction has locked. They wait here instead of in a batch
+ * with others, a statement for each lane, at most two at once: free jobs and other lanes go on.
+ *
+ * What is enqueued into a lane while others of this process wait for it goes behind them, so that calls made one after
+ * another stay in order.
+ */
+export class BusyLanes {
+  /** Writes jobs of one lane. Waits for it for a while, then fails with 55P03. */
+  readonly #write: (jobs: NewJob[]) => Promise<Enqueued[]>;
+  readonly #lanes = new Map<string, Waiting[]>();
+  /** In the order of their turn. */
+  readonly #line: string[] = [];
+  #writing = 0;
+
+  constructor(write: (jobs: NewJob[]) => Promise<Enqueued[]>) {
+    this.#write = write;
+  }
+
+  /** The job's answer if its lane has jobs waiting; undefined: it is not known to be busy. */
+  follow(job: NewJob): Promise<Enqueued> | undefined {
+    return this.#lanes.size > 0 && this.#lanes.has(nameOf(job)) ? this.wait(job) : undefined;
+  }
+
+  wait(job: NewJob): Promise<Enqueued> {
+    const name = nameOf(job);
+    return new Promise((resolve, reject) => {
+      const waiting = this.#lanes.get(name);
+      if (waiting) {
+        waiting.push({ job, resolve, reject });
+        return;
+      }
+      this.#lanes.set(name, [{ job, resolve, reject }]);
+      this.#line.push(name);
+      this.#next();
+    });
+  }
+
+  #next(): void {
+    while (this.#writing < maxWaiting && this.#line.length > 0) {
+      this.#writing += 1;
+      void this.#drain(this.#line.shift() as string);
+    }
+  }
+
+  /** Until nothing waits for the lane any more. One that stays locked goes to the end of the line. */
+  async #drain(name: string): Promise<void> {
+    const waiting = this.#lanes.get(name) ?? [];
+    while (waiting.length > 0) {
+      const batch = waiting.splice(0, maxBatch);
+      try {
+        const answers = await this.#write(batch.map(({ job }) => job));
+        batch.forEach(({ resolve }, i) => {
+          resolve(answers[i] as Enqueued);
+        });
+      } catch (error) {
+        if ((error as { code?: string }).code === '55P03') {
+          waiting.unshift(...batch);
+          break;
+        }
+        for (const { reject } of batch) reject(error);
+      }
+    }
+    if (waiting.length > 0) this.#line.push(name);
+    else this.#lanes.delete(name);
+    this.#writing -= 1;
+    this.#next();
+  }
+}
+
+interface Waiting {
+  readonly job: NewJob;
+  readonly resolve: (answer: Enqueued) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+const nameOf = ({ queue, row }: NewJob): string =>
+  JSON.stringify(row.l === undefined ? [row.t, row.k, row.x] : [row.t, queue, row.l, 'lane']);

@@ -1,0 +1,72 @@
+import { type Database, isConnectionError } from '../database/database.ts';
+import type { RawRow } from '../database/hot-query.ts';
+import { Claim, type ClaimAnswer, ClaimedJob, claimedAtOnce, idsOf } from './claim.ts';
+import { alikeValues, type NewJob } from './new-job.ts';
+
+/*
+ * An idle worker need not be told of new work and then ask for it: it claims in the commit that brings it.
+ * docs/decisions/0010-claimed-as-they-come.md
+ */
+
+/** A worker of this process that claims in the commit of an enqueue. */
+export interface Claimant {
+  readonly worker: string;
+  readonly leaseMs: number;
+  readonly staleMs: number;
+  /** To be called in any case. `refused`: nothing was written. `unknown`: it may have been, and the answer was lost. */
+  readonly answer: (answer: ClaimAnswer | 'refused' | 'unknown') => void;
+}
+
+/** Asks a worker of this process before so many jobs of a kind are committed. Undefined: not now, or not them. */
+export type FindClaimant = (queue: string, kind: string, jobs: number) => Claimant | undefined;
+
+const enqueueClaimed = {
+  name: 'tm_enqueue_claimed',
+  text: 'select tallyman.enqueue_claimed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+};
+
+/**
+ * Puts jobs that differ in nothing but their payload into the database and claims them, in one commit. Answers their ids;
+ * undefined: it could not be done so, and nothing was written. Throws where it is not known what happened.
+ */
+export async function enqueueAndClaim(
+  database: Database,
+  jobs: readonly NewJob[],
+  claimant: Claimant,
+): Promise<readonly string[] | undefined> {
+  const { queue, priority } = jobs[0] as NewJob;
+  let row: RawRow | undefined;
+  try {
+    [row] = await database.run(enqueueClaimed, [
+      ...alikeValues(jobs),
+      claimant.worker,
+      claimant.leaseMs,
+      claimant.staleMs,
+    ]);
+  } catch (error) {
+    const isUnknown = isConnectionError(error);
+    claimant.answer(isUnknown ? 'unknown' : 'refused');
+    if (isUnknown) throw error;
+    return undefined;
+  }
+  const [token, stream, createdUs, ...ids] = idsOf(row?.[0]);
+  if (!token) {
+    claimant.answer('refused');
+    return undefined;
+  }
+  const claim = new Claim(token, Number(stream), queue, priority);
+  const created = Number(createdUs) / 1e6;
+  const claimed = ids.map((id, i) => claimedAs(claim, id, jobs[i] as NewJob, created));
+  claimant.answer(claimedAtOnce(claim, claimed));
+  return ids;
+}
+
+/** The job as a claim would have handed it over. */
+function claimedAs(claim: Claim, id: string, { row }: NewJob, created: number): ClaimedJob {
+  return new ClaimedJob(claim, undefined, id, row.k, JSON.parse(row.p), created, {
+    ...(row.t !== 'default' && { tenant: row.t }),
+    maxAttempts: row.m,
+    ...(row.c !== undefined && { correlation: row.c }),
+    ...(row.w !== undefined && { trace: row.w }),
+  });
+}

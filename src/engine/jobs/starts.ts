@@ -1,0 +1,59 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Batcher } from '../batching/batcher.ts';
+import type { Database } from '../database/database.ts';
+import { type ClaimedJob, markStarted } from './claim.ts';
+
+/** After so long a job that is alone is recorded as started. */
+const loneStartMs = 20;
+
+/**
+ * Records starts in the database, so that a crash is charged to the right job. Most starts are not recorded: among several
+ * jobs it would not be known which one killed the worker anyway, and a write for each job costs more than the job.
+ */
+export class Starts {
+  readonly #database: Database;
+  readonly #worker: string;
+  readonly #onError: (error: unknown) => void;
+  readonly #jobs: Batcher<ClaimedJob, boolean>;
+  #loneTimer: NodeJS.Timeout | undefined;
+
+  constructor(database: Database, worker: string, onError: (error: unknown) => void) {
+    this.#database = database;
+    this.#worker = worker;
+    this.#onError = onError;
+    this.#jobs = new Batcher({ send: (jobs) => this.#send(jobs), maxBatch: 500, maxInFlight: 2 });
+  }
+
+  /** Before the job starts. False: its claim is lost, it must not start. */
+  record(job: ClaimedJob): Promise<boolean> {
+    return this.#jobs.add(job);
+  }
+
+  /** A job that is all this worker holds, and takes its time: if the worker dies, it was that one. */
+  recordLone(find: () => ClaimedJob | undefined): void {
+    this.#loneTimer ??= setTimeout(() => {
+      this.#loneTimer = undefined;
+      const job = find();
+      if (!job || job.isStartRecorded || job.isStartNoted) return;
+      job.isStartNoted = true;
+      void this.record(job);
+    }, loneStartMs).unref();
+  }
+
+  stop(): void {
+    clearTimeout(this.#loneTimer);
+  }
+
+  async #send(jobs: readonly ClaimedJob[]): Promise<boolean[]> {
+    for (let attempt = 0; jobs.some((job) => !job.claim.lost); attempt += 1) {
+      try {
+        const lost = await markStarted(this.#database, this.#worker, jobs);
+        return jobs.map((job) => !lost.has(job.claim.token));
+      } catch (error) {
+        this.#onError(error);
+        await sleep(Math.min(2000, 20 * 2 ** attempt));
+      }
+    }
+    return jobs.map(() => false);
+  }
+}
