@@ -167,7 +167,7 @@ describe('SIGKILL of workers', () => {
       await bundle.rows(`update tallyman.claims set expires_at = now() - interval '1 s' where worker = $1`, [
         worker,
       ]);
-      await bundle.rows(`select tallyman.recover('{}', 1000000)`);
+      await bundle.rows(`select tallyman.recover('{}', '{}', 1000000)`);
     };
     const taken = async (worker: string, more: object) =>
       (await takeTurn(bundle, worker, { kinds: ['k'], ...more })).jobs.map((job) => job.id);
@@ -175,17 +175,17 @@ describe('SIGKILL of workers', () => {
     expect(await taken('quick', { total: 2 })).toEqual(ids.slice(2));
     await recovered('quick');
     // They are done, and look after look finds nothing more to be taken alone: the floor follows.
-    for (const id of ids.slice(2)) expect(await taken('next', { alone: true })).toEqual([id]);
+    for (const id of ids.slice(2)) expect(await taken('next', { isolated: 'suspect' })).toEqual([id]);
     await bundle.rows(`delete from tallyman.jobs where id = any ($1)`, [ids.slice(2)]);
     await bundle.rows(`delete from tallyman.claims where worker = 'next'`);
-    for (let i = 0; i < 5; i += 1) expect(await taken('next', { alone: true })).toEqual([]);
+    for (let i = 0; i < 5; i += 1) expect(await taken('next', { isolated: 'suspect' })).toEqual([]);
     await bundle.tallyman.enqueueMany(kind, [{ payload: { n: 4 } }, { payload: { n: 5 } }]);
     expect(await taken('another', {})).toHaveLength(2);
     await recovered('another');
-    for (let i = 0; i < 2; i += 1) expect(await taken('next', { alone: true })).toHaveLength(1);
-    for (let i = 0; i < 5; i += 1) expect(await taken('next', { alone: true })).toEqual([]);
+    for (let i = 0; i < 2; i += 1) expect(await taken('next', { isolated: 'suspect' })).toHaveLength(1);
+    for (let i = 0; i < 5; i += 1) expect(await taken('next', { isolated: 'suspect' })).toEqual([]);
     await recovered('slow');
-    expect(await taken('last', { alone: true, late: false })).toEqual(ids.slice(0, 1));
-    expect(await taken('last', { alone: true, late: true })).toEqual(ids.slice(1, 2));
+    expect(await taken('last', { isolated: 'suspect', late: false })).toEqual(ids.slice(0, 1));
+    expect(await taken('last', { isolated: 'suspect', late: true })).toEqual(ids.slice(1, 2));
   });
 });

@@ -65,24 +65,25 @@ export function chaosKinds(recorder?: Recorder) {
       worker(),
       text,
     ]);
+  const effectText = `
+    insert into effects (job, lane, i, worker, seen, behind)
+    select $1, $2, $3, $4, (select max(e.i) from effects e where e.lane = $2),
+           (select count(*) from tallyman.jobs j
+             where j.lane = (select l.id from tallyman.lanes l
+                              where l.tenant_id = 'default' and l.queue = 'default' and l.key = $2)
+               and j.pos < $5::bigint)`;
+  const effectValues = (step: Step, ctx: JobContext) => [ctx.id, ctx.lane, step.i, worker(), ctx.seq];
   const effect = (tx: Queryable, step: Step, ctx: JobContext) =>
-    tx.query(
-      `insert into effects (job, lane, i, worker, seen, behind)
-       select $1, $2, $3, $4, (select max(e.i) from effects e where e.lane = $2),
-              (select count(*) from tallyman.jobs j
-                where j.lane = (select l.id from tallyman.lanes l
-                                 where l.tenant_id = 'default' and l.queue = 'default' and l.key = $2)
-                  and j.pos < $5::bigint)`,
-      [ctx.id, ctx.lane, step.i, worker(), ctx.seq],
-    );
+    tx.query(effectText, effectValues(step, ctx));
 
-  /** Effect and completion in one commit: exactly once. */
+  /** Effect and completion in one commit: exactly once. By a function, and by a statement that shares its commit. */
   const once = defineKind<Step>({
     name: 'once',
     retry: patient,
     handler: async (step, ctx) => {
       if (step.ms) await sleep(step.ms);
-      await ctx.commit((tx) => effect(tx, step, ctx));
+      if (step.i % 2 === 0) await ctx.commit((tx) => effect(tx, step, ctx));
+      else await ctx.commit(effectText, effectValues(step, ctx));
     },
   });
 

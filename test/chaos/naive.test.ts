@@ -183,7 +183,7 @@ describe('a transaction elsewhere that stays open holds back vacuum', () => {
     await old.query(begin);
     const client = await session(bundle);
     const claim = (late: boolean) =>
-      `select * from tallyman.claim('w', '{default}', '{1000000}', 100, '{k}', false, 10, ${late}, 60000, 120000, null)`;
+      `select * from tallyman.claim('w', '{default}', '{1000000}', 100, '{k}', null, 10, ${late}, 60000, 120000, null)`;
     const costs = { ordinary: [] as number[], late: [] as number[] };
     for (let round = 0; round < rounds; round += 1) {
       await add(each);

@@ -67,6 +67,31 @@ test('doctor: a sound database passes, findings come as JSON too', async () => {
   expect(JSON.parse(unsafe.stdout).findings.find(durability)).toMatchObject({ level: 'fail' });
 });
 
+test('ENG-20: doctor jobs: nothing amiss, work that can never move, and a database that is not migrated', async () => {
+  const { url, drop } = await freshDatabase();
+  onTestFinished(drop);
+  const cli = cliOn(url);
+  const sound = await cli('doctor', 'jobs');
+  expect(sound).toMatchObject({ code: 0, stderr: '' });
+  expect(sound.stdout).toMatch(
+    /ok {4}work: everything that waits can move\nok {4}workers: 0 present\n\nFit for work/,
+  );
+  await sql(url, `select tallyman.register_kind('k'); select tallyman.enqueue('k', lane => 'a')`);
+  await sql(url, 'update tallyman.lanes set pos = null');
+  const stuck = await cli('doctor', 'jobs');
+  expect(stuck.code).toBe(5);
+  expect(stuck.stdout).toMatch(/fail {2}work: lane at rest with work: \d+ \(lane a, first job \d+\)\n {6}→ /);
+  const { healthy, findings } = JSON.parse((await cli('doctor', 'jobs', '--json')).stdout);
+  expect(healthy).toBe(false);
+  expect(findings).toMatchObject([
+    { check: 'work', level: 'fail' },
+    { check: 'workers', level: 'warn' },
+  ]);
+  const bare = await cliOn(await empty())('doctor', 'jobs');
+  expect(bare.code).toBe(5);
+  expect(bare.stdout).toMatch(/fail {2}migrations: .*tallyman migrate/);
+});
+
 test('doctor finds out that the server is away', async () => {
   const { code, stdout } = await cliOn('postgres://nobody:secret@127.0.0.1:1/none')('doctor', '--json');
   expect(code).toBe(5);
@@ -166,6 +191,15 @@ test('a server that is too old', async () => {
     socket.once('data', () => {
       socket.write(Buffer.concat([message('R', Buffer.alloc(4)), ready]));
       socket.on('data', (data) => {
+        // A statement with parameters: it takes the settings of the session, and answers nothing.
+        if (data.toString('latin1', 0, 1) === 'P')
+          socket.write(
+            Buffer.concat([
+              ...['1', '2', 'n'].map((type) => message(type, Buffer.alloc(0))),
+              message('C', Buffer.from('SELECT 0\0')),
+              ready,
+            ]),
+          );
         if (data.toString('latin1', 0, 1) !== 'Q') return;
         socket.write(
           Buffer.concat([

@@ -28,8 +28,12 @@ async function freshDatabase(): Promise<{ readonly DATABASE_URL: string }> {
 const figure = (text: string, name: string): number =>
   Number(new RegExp(`^ {2}${name} +([\\d,]+)`, 'm').exec(text)?.[1]?.replaceAll(',', ''));
 
+/** Readers send damaged messages on purpose; each becomes a dead letter, and the log says so. */
+const unexpected = (stderr: string): string[] =>
+  stderr.split('\n').filter((line) => line !== '' && !line.includes('"code":"UNREADABLE_MESSAGE"'));
+
 function expectBalanced({ code, stdout, stderr }: Ended): void {
-  expect(stderr).toBe('');
+  expect(unexpected(stderr)).toEqual([]);
   expect(stdout).toContain('The books balance.');
   expect(code).toBe(0);
   for (const name of ['lost', 'twice', 'baskets astray'])

@@ -28,7 +28,7 @@ const preamble = `
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { defineKind, PermanentError, RetryLater, Tallyman } from ${JSON.stringify(join(root, 'src/index.ts'))};
+import { defineKind, PermanentError, RetryLater, silentLogger, Tallyman } from ${JSON.stringify(join(root, 'src/index.ts'))};
 const until = async (so) => {
   for (let i = 0; i < 6000; i += 1) { if (await so()) return; await sleep(10); }
   throw new Error('waited in vain');

@@ -194,7 +194,7 @@ describe('what is counted is what was done', () => {
       'the lease is lost',
       async () => (await scrape())('leases_lost_total', { kind: 'slow' }) === 1,
     );
-    await until('it was taken back', async () => (await scrape())('recovered_claims_total') === 1);
+    await until('it was taken back', async () => (await scrape())('recovered_workers_total') === 1);
     await sleep(300);
     const value = await scrape();
     expect(value('leases_lost_total', { kind: 'slow' })).toBe(1);

@@ -2,18 +2,28 @@ import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 
+interface Line {
+  readonly client: Socket;
+  readonly server: Socket;
+  /** The start-up packet, which holds the application's name. */
+  startup: string;
+  isFrozen: boolean;
+}
+
 /**
- * Stands between a client and PostgreSQL: cuts connections, and counts what is asked.
+ * Stands between a client and PostgreSQL: cuts or freezes connections, and counts what is asked.
  *
  * A cut is heard by the client alone. The server has received what was sent, goes on with it, and commits it: the
  * client saw an error, and the commit succeeded.
+ *
+ * A frozen connection stays open and carries nothing any more, in either direction. New connections work.
  */
 export class ChaosProxy {
   readonly url: string;
   /** Statements that clients have sent. */
   statements = 0;
   readonly #server: Server;
-  readonly #lines = new Set<{ readonly client: Socket; readonly server: Socket }>();
+  readonly #lines = new Set<Line>();
 
   static async before(url: string): Promise<ChaosProxy> {
     const server = createServer().listen(0, '127.0.0.1');
@@ -33,25 +43,30 @@ export class ChaosProxy {
     this.url = front.toString();
     server.on('connection', (client) => {
       const upstream = connect(Number(target.port || 5432), target.hostname);
-      const line = { client, server: upstream };
+      const line: Line = { client, server: upstream, startup: '', isFrozen: false };
       this.#lines.add(line);
       for (const socket of [client, upstream]) socket.setNoDelay().on('error', () => {});
       const count = statementCounter(() => {
         this.statements += 1;
       });
       client.on('data', (chunk: Buffer) => {
+        line.startup ||= chunk.toString('latin1');
+        if (line.isFrozen) return;
         count(chunk);
         upstream.write(chunk);
       });
       upstream.on('data', (chunk: Buffer) => {
-        if (!client.destroyed) client.write(chunk);
+        if (!client.destroyed && !line.isFrozen) client.write(chunk);
       });
       upstream.on('close', () => {
         this.#lines.delete(line);
         client.destroy();
       });
       // A cut leaves the server's side open for a moment, as a broken network would.
-      client.on('close', () => setTimeout(() => upstream.destroy(), 300).unref());
+      // A frozen one tells the server nothing.
+      client.on('close', () => {
+        if (!line.isFrozen) setTimeout(() => upstream.destroy(), 300).unref();
+      });
     });
   }
 
@@ -64,6 +79,17 @@ export class ChaosProxy {
         cuts += 1;
       }
     return cuts;
+  }
+
+  /** Freezes the connections that are open now, or those of one application. Returns how many. */
+  freeze(applicationName = ''): number {
+    let frozen = 0;
+    for (const line of this.#lines) {
+      if (line.client.destroyed || line.isFrozen || !line.startup.includes(applicationName)) continue;
+      line.isFrozen = true;
+      frozen += 1;
+    }
+    return frozen;
   }
 
   async #close(): Promise<void> {

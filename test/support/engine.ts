@@ -1,10 +1,13 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { onTestFinished } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { type ClaimAnswer, ClaimedJob, type ClaimRequest, claim } from '../../src/engine/jobs/claim.ts';
 import type { Worker } from '../../src/engine/jobs/worker.ts';
 import type { WorkerOptions } from '../../src/engine/jobs/worker-options.ts';
+import { silentLogger } from '../../src/engine/logger.ts';
 import { Tallyman, type TallymanOptions } from '../../src/engine/tallyman.ts';
 import { emptyDatabase } from './postgres.ts';
+import { until } from './until.ts';
+
+export { until } from './until.ts';
 
 export interface Bundle {
   readonly url: string;
@@ -17,10 +20,20 @@ export interface Bundle {
 /** A database, an engine on it, and an end to both when the test ends. */
 export async function engine(options: Partial<TallymanOptions> = {}): Promise<Bundle> {
   const { url, drop } = await emptyDatabase();
-  const tallyman = await Tallyman.open({ databaseUrl: url, migrate: true, ...options });
+  const tallyman = await Tallyman.open({
+    databaseUrl: url,
+    migrate: true,
+    logger: silentLogger,
+    ...options,
+  });
   onTestFinished(async () => {
-    await tallyman.close();
-    await drop();
+    try {
+      // What a test leaves behind may wait, but must be able to move.
+      expect(await tallyman.check()).toEqual([]);
+    } finally {
+      await tallyman.close();
+      await drop();
+    }
   });
   return {
     url,
@@ -33,19 +46,6 @@ export async function engine(options: Partial<TallymanOptions> = {}): Promise<Bu
     rows: async <R>(sql: string, values?: unknown[]) =>
       (await tallyman.database.query(sql, values)).rows as R[],
   };
-}
-
-/** Waits until it is so; the error says what was waited for. */
-export async function until(
-  what: string,
-  condition: () => boolean | Promise<boolean>,
-  ms = 60_000,
-): Promise<void> {
-  const deadline = Date.now() + ms;
-  while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error(`waited ${ms} ms in vain until ${what}`);
-    await sleep(10);
-  }
 }
 
 /** Nothing is left to do: no job, no claim. */
@@ -69,7 +69,6 @@ export async function takeTurn(
     wants: [1_000_000],
     total: 10,
     kinds: [],
-    alone: false,
     laneJobs: 10,
     late: true,
     leaseMs: 60_000,

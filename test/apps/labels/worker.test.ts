@@ -269,7 +269,7 @@ describe('LBL-4: what goes wrong', () => {
     await scene.start({ leaseMs: 5000, renewMs: 2000 });
     await until('a push is under way', () => scene.simulator.simulation.counts().calls > 1);
     await scene.rows(`update tallyman.claims set expires_at = now() - interval '1 s'`);
-    await scene.rows(`select tallyman.recover('{}', 1000000)`);
+    await scene.rows(`select tallyman.recover('{}', '{}', 1000000)`);
     await setPrice(scene, 'P0', '2.00');
     await scene.done();
     await until('the label was pushed to again', async () => {

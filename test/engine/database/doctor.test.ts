@@ -35,6 +35,8 @@ it('has nothing to say about a healthy database', async () => {
     'clock',
     'pooler',
     'durability',
+    'isolation',
+    'timeouts',
     'autovacuum',
     'connections',
     'open-transactions',
@@ -77,6 +79,28 @@ describe('what costs safety', () => {
     await fresh.database.query(`alter database ${databaseName()} set default_transaction_read_only = on`);
     expect(await finding('writable', await connect(fresh.url))).toMatchObject({ level: 'fail' });
   });
+
+  it('ENG-18: another isolation level for callers’ own transactions', async () => {
+    await fresh.database.query(
+      `alter database ${databaseName()} set default_transaction_isolation = 'repeatable read'`,
+    );
+    expect(await finding('isolation', await connect(fresh.url))).toMatchObject({
+      level: 'warn',
+      message: expect.stringContaining('"repeatable read"'),
+      advice: expect.stringContaining('40001'),
+    });
+  });
+
+  it.each(['statement_timeout', 'idle_in_transaction_session_timeout'])(
+    'ENG-18: a %s of the database',
+    async (name) => {
+      await fresh.database.query(`alter database ${databaseName()} set ${name} = '7s'`);
+      expect(await finding('timeouts', await connect(fresh.url))).toMatchObject({
+        level: 'warn',
+        message: `${name} is 7000 ms for this user or database`,
+      });
+    },
+  );
 
   it('a user that may not write', async () => {
     const user = databaseName();

@@ -65,17 +65,17 @@ describe('the connection at hand', () => {
   const isThere = (database: Database) =>
     eventually(async () => {
       await database.run(backend, []);
-      expect(database.hasSpareFree).toBe(true);
+      expect(database.isHotConnectionFree).toBe(true);
     });
-  const withSpare = async () => {
+  const withHotConnection = async () => {
     const database = await opened();
-    database.keepSpare();
+    database.keepHotConnection();
     await isThere(database);
     return database;
   };
 
   test('runs what comes one by one; what comes meanwhile does not wait for it', async () => {
-    const database = await withSpare();
+    const database = await withHotConnection();
     const first = await pidOf(database.run(backend, []));
     const { rows } = await database.query<{ pid: number }>('select pg_backend_pid() as pid');
     expect(String(rows[0]?.pid)).not.toBe(first);
@@ -91,7 +91,7 @@ describe('the connection at hand', () => {
   });
 
   test('is opened again when it was lost, idle or in the middle of a statement', async () => {
-    const database = await withSpare();
+    const database = await withHotConnection();
     for (const isIdle of [true, false]) {
       const first = await pidOf(database.run(backend, []));
       const under = isIdle ? undefined : expect(database.run(slow, [60])).rejects.toThrow();
@@ -104,7 +104,7 @@ describe('the connection at hand', () => {
   });
 
   test('has no plans that read a whole table, and the pool is as it was', async () => {
-    const database = await withSpare();
+    const database = await withHotConnection();
     const text = `select current_setting('enable_seqscan') as value`;
     expect(await database.run({ name: 'setting', text }, [])).toEqual([['off']]);
     expect((await database.query(text)).rows).toEqual([{ value: 'on' }]);
@@ -113,13 +113,13 @@ describe('the connection at hand', () => {
   test('behind a transaction pooler there is none', async () => {
     const database = await opened();
     database.prepare = false;
-    database.keepSpare();
+    database.keepHotConnection();
     await sleep(200);
-    expect(database.hasSpareFree).toBe(false);
+    expect(database.isHotConnectionFree).toBe(false);
   });
 
   test('is closed after what it has under way', async () => {
-    const database = await withSpare();
+    const database = await withHotConnection();
     const under = database.run(slow, [0.3]);
     const closed = database.close();
     expect(await under).toHaveLength(1);

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { Database } from '../../../src/engine/database/database.ts';
+import { Database, type Queryable } from '../../../src/engine/database/database.ts';
 import { examine } from '../../../src/engine/database/doctor.ts';
 import { detectPooler } from '../../../src/engine/database/pooler.ts';
 import { exclusively } from '../../../src/engine/locks/exclusive.ts';
@@ -98,6 +98,26 @@ describe('behind a transaction pooler, which is why it is looked for', () => {
       value: { ran: false },
     });
     expect(await exclusively(session, 8, async () => 'in')).toEqual({ ran: true, value: 'in' });
+  });
+
+  it('ENG-18: settings leak into no session that others use; behind a session pooler they hold', async () => {
+    const show = `select current_setting('transaction_isolation') || ', ' || current_setting('statement_timeout') as value`;
+    const shown = async (on: Queryable) => (await on.query(show)).rows[0]?.value;
+    await fresh.database.query(
+      `alter database ${new URL(fresh.url).pathname.slice(1)} set default_transaction_isolation = 'serializable'`,
+    );
+    const shared = await behind('transaction', 2);
+    expect(shared.prepare).toBe(false);
+    await client(shared);
+    expect(await shared.transaction(shown)).toBe('read committed, 1min');
+    expect(await Promise.all([shown(shared), shown(shared), shown(shared)])).toEqual(
+      Array(3).fill('serializable, 0'),
+    );
+    const session = await behind('session');
+    expect(await Promise.all([shown(session), shown(session)])).toEqual(
+      Array(2).fill('read committed, 1min'),
+    );
+    expect(await shown(await client(session))).toBe('read committed, 1min');
   });
 
   it('every housekeeper keeps house, and still each due time runs once', async () => {

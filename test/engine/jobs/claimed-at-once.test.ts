@@ -196,6 +196,7 @@ describe('an idle worker claims in the commit of an enqueue', () => {
     );
     expect(await atOnce()).toBeLessThan(before + 100);
     expect(await bundle.rows('select from tallyman.claims')).toHaveLength(12);
+    await client.query('delete from tallyman.jobs where id < 0');
   });
 
   test('ENG-7: kinds and queues that are not its own, delays, lanes and keys are not for it', async () => {

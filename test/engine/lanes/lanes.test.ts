@@ -193,7 +193,7 @@ describe('lanes', () => {
     // Two of the four were confirmed when the worker died.
     const confirmed = taken.slice(0, 2);
     await bundle.rows(
-      `select tallyman.settle('dead', $1, '{}', '{}', $2, $3, $3, $3, null, 1000, null, null, null, null, null)`,
+      `select tallyman.settle('dead', $1, '{}', '{}', $2, $3, $3, $3, null, 1000, null, null, null, null, null, null)`,
       [[taken[0]?.claim.token], confirmed.map((job) => job.lane?.id), confirmed.map((job) => job.pos)],
     );
     await bundle.rows(`update tallyman.claims set expires_at = now() - interval '1 ms'`);

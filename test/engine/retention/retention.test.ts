@@ -106,6 +106,8 @@ it('leftovers go in bites: keys past their time and lanes long at rest, never a 
     select 'default', 'default', 'idle' || n, 1, now() - interval '2 days', null from generate_series(1, 25) n
     union all select 'default', 'default', 'blocked', 1, now() - interval '2 days', now()
     union all select 'default', 'default', 'recent', 1, now(), null;
+    insert into tallyman.lane_gates (lane, tenant_id)
+    select id, tenant_id from tallyman.lanes where key <> 'busy';
     update tallyman.lanes set rested_at = now() - interval '2 days' where key = 'busy'`);
   let transactions = 0;
   const counted = {
