@@ -1,6 +1,6 @@
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ensureInstalled } from './lib/install.ts';
 import { describeMachine } from './lib/machine.ts';
@@ -15,7 +15,7 @@ const SUITES = readdirSync(join(import.meta.dirname, 'suites'), { withFileTypes:
 
 function help(suite?: Suite): string {
   const list = (title: string, items: Suite['workloads']) =>
-    [`${title}:`, ...items.map((item) => `  ${item.name.padEnd(18)}${item.summary}`), ''].join('\n');
+    [`${title}:`, ...items.map((item) => `  ${item.name.padEnd(25)}${item.summary}`), ''].join('\n');
   return `Usage: npm run bench -- <suite> [options]
 
 Suites: ${SUITES.join(', ')}
@@ -25,10 +25,14 @@ Options:
   --only a,b          only these workloads
   --systems a,b       only these systems
   --repetitions N     how often each measurement is repeated (3; 1 with --quick)
+  --baseline DIR      another checkout of this repository, with node_modules in place: its engine runs
+                      in the same run, taking turns with this one, to compare a change with the code before it
   --json FILE         write the rows {workload, system, value, unit, …} to FILE
   --help              this text; after a suite's name, its workloads and systems
 
-${suite ? `${suite.name}: ${suite.summary}\n\n${list('Workloads', suite.workloads)}\n${list('Systems', suite.systems)}` : ''}`;
+${suite ? `${suite.name}: ${suite.summary}\n\n${list('Workloads', suite.workloads)}\n${list('Systems', suite.systems)}` : ''}${
+  suite?.baselineSystems ? `\n${list('Systems with --baseline', suite.baselineSystems)}` : ''
+}`;
 }
 
 async function load(name: string): Promise<Suite> {
@@ -50,6 +54,20 @@ function names(option: string, value: string | undefined, known: readonly { name
   return asked;
 }
 
+/** The checkout to compare with, or undefined; refuses a folder that has no engine to import. */
+function baselineOf(suite: Suite, value: string | undefined): string | undefined {
+  if (value === undefined) return undefined;
+  if (suite.baselineSystems === undefined)
+    throw new UsageError(`--baseline: the suite "${suite.name}" has no systems to compare with.`);
+  const folder = resolve(value);
+  const missing = ['src/index.ts', 'node_modules'].find((path) => !existsSync(join(folder, path)));
+  if (missing !== undefined)
+    throw new UsageError(
+      `--baseline: ${folder} has no ${missing}. Give a checkout of this repository and run npm ci in it.`,
+    );
+  return folder;
+}
+
 function count(value: string | undefined, fallback: number): number {
   const number = value === undefined ? fallback : Number(value);
   if (!Number.isInteger(number) || number < 1)
@@ -66,6 +84,7 @@ function read() {
         only: { type: 'string' },
         systems: { type: 'string' },
         repetitions: { type: 'string' },
+        baseline: { type: 'string' },
         json: { type: 'string' },
         help: { type: 'boolean', default: false },
       },
@@ -83,11 +102,14 @@ async function main(): Promise<number> {
     return values.help ? 0 : 2;
   }
   const suite = await load(name);
+  const baseline = baselineOf(suite, values.baseline);
+  const systems = [...suite.systems, ...((baseline !== undefined && suite.baselineSystems) || [])];
   const options = {
     quick: values.quick,
     repetitions: count(values.repetitions, values.quick ? 1 : 3),
     only: names('only', values.only, suite.workloads),
-    systems: names('systems', values.systems, suite.systems),
+    systems: names('systems', values.systems, systems),
+    baseline,
     progress: (line: string) => process.stderr.write(`${line}\n`),
   };
   await ensureInstalled();

@@ -19,6 +19,8 @@ export interface SuiteOptions {
   readonly only: readonly string[] | undefined;
   /** Systems to run; all when absent. */
   readonly systems: readonly string[] | undefined;
+  /** Another checkout of this repository, whose engine runs beside this one's; absolute. */
+  readonly baseline: string | undefined;
   /** Called with one line as each measurement ends. */
   readonly progress: (line: string) => void;
 }
@@ -37,5 +39,7 @@ export interface Suite {
   readonly summary: string;
   readonly workloads: readonly { readonly name: string; readonly summary: string }[];
   readonly systems: readonly { readonly name: string; readonly summary: string }[];
+  /** Systems that exist only with `--baseline`; a suite without them refuses the option. */
+  readonly baselineSystems?: readonly { readonly name: string; readonly summary: string }[];
   run(options: SuiteOptions): Promise<SuiteResult>;
 }

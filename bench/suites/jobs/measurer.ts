@@ -4,4 +4,6 @@ import type { Measured, Task } from './measure/bench.ts';
 import { measure } from './measure/index.ts';
 import { systemNamed } from './systems/index.ts';
 
-serve<Task, Measured>(async (task, report) => measure(await systemNamed(task.system), task, report));
+serve<Task, Measured>(async (task, report) =>
+  measure(await systemNamed(task.system, task.baseline), task, report),
+);

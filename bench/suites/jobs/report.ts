@@ -17,17 +17,26 @@ export interface Cell {
   readonly failures: string[];
 }
 
+const LESS_IS_BETTER: readonly string[] = ['ms', 's'];
+/** What a table shows beside the value, where a run reports it. */
+const SHOWN = ['in', 'out', 'p95', 'p99'];
+
 const valid = (cell: Cell) => cell.failures.length === 0 && cell.runs.length > 0;
 
 const medianOf = (cell: Cell) => median(cell.runs.map(({ value }) => value));
+
+/** Medians of what was seen beside the value. */
+function extraOf(cell: Cell): Record<string, number> {
+  const keys = Object.keys(cell.runs[0]?.extra ?? {});
+  return Object.fromEntries(
+    keys.map((key) => [key, median(cell.runs.map((run) => run.extra?.[key] ?? Number.NaN))]),
+  );
+}
 
 /** The row for `--json`; none where there is no valid figure. */
 export function rowsOf(cell: Cell): Row[] {
   if (!valid(cell)) return [];
   const runs = cell.runs.map(({ value }) => value);
-  const extra = Object.keys(cell.runs[0]?.extra ?? {}).map((key) => {
-    return [key, median(cell.runs.map((run) => run.extra?.[key] ?? Number.NaN))] as const;
-  });
   return [
     {
       workload: cell.workload.name,
@@ -38,7 +47,7 @@ export function rowsOf(cell: Cell): Row[] {
       max: Math.max(...runs),
       runs,
       jobs: cell.size.jobs,
-      ...Object.fromEntries(extra),
+      ...extraOf(cell),
     },
   ];
 }
@@ -54,24 +63,27 @@ export function tableOf(workload: WorkloadEntry, cells: readonly Cell[]): string
   const limit = figure('limit');
   const better = (a: number | undefined, b: number) => {
     if (a === undefined) return '–';
-    return `${(workload.unit === 'ms' ? b / a : a / b).toFixed(2)}×`;
+    return `${(LESS_IS_BETTER.includes(workload.unit) ? b / a : a / b).toFixed(2)}×`;
   };
+  const shown = SHOWN.filter((key) => own.some(({ runs }) => runs[0]?.extra?.[key] !== undefined));
   const body = own.map((cell) => {
     if (cell.failures.length > 0) return [cell.system, 'FAILED'];
     if (!valid(cell)) return [cell.system, 'n/a'];
     const values = cell.runs.map(({ value }) => value);
     const value = medianOf(cell);
     const range = `${readable(Math.min(...values))}–${readable(Math.max(...values))}`;
+    const extra = extraOf(cell);
     return [
       cell.system,
       readable(value),
       range,
+      ...shown.map((key) => (extra[key] === undefined ? '–' : readable(extra[key]))),
       ...ours.map((our) => better(our, value)),
       limit === undefined ? '–' : better(value, limit),
     ];
   });
   const usual = Math.max(...own.map(({ size }) => size.jobs));
-  const head = [workload.name, workload.unit, 'min–max', 'tallyman is', 'with history', 'of limit'];
+  const head = [workload.name, workload.unit, 'min–max', ...shown, 'tallyman is', 'with history', 'of limit'];
   return [workload.summary, table(head, body), ...own.flatMap((cell) => footnote(cell, usual))].join('\n');
 }
 

@@ -9,8 +9,8 @@ import { type Cell, rowsOf, tableOf } from './report.ts';
 import { type Stores, stores } from './stores.ts';
 import type { System } from './system.ts';
 import { systemNamed } from './systems/index.ts';
-import { SYSTEMS, type SystemName } from './systems/names.ts';
-import { RUN_TIMEOUT, sizeOf, WORKLOADS } from './workloads.ts';
+import { BASELINE_SYSTEMS, SYSTEMS, type SystemName } from './systems/names.ts';
+import { sizeOf, timeoutOf, WORKLOADS } from './workloads.ts';
 
 const PEERS = ['graphile-worker', 'pg-boss', 'bullmq', 'ioredis', 'pg'];
 
@@ -22,9 +22,12 @@ interface Contender {
 /** Runs every workload on every system and reports the medians. */
 export async function run(options: SuiteOptions): Promise<SuiteResult> {
   const workloads = WORKLOADS.filter(({ name }) => options.only?.includes(name) ?? true);
-  const names = SYSTEMS.map(({ name }) => name).filter((name) => options.systems?.includes(name) ?? true);
+  const { baseline } = options;
+  const names = [...(baseline === undefined ? [] : BASELINE_SYSTEMS), ...SYSTEMS]
+    .map(({ name }) => name)
+    .filter((name) => options.systems?.includes(name) ?? true);
   const contenders: Contender[] = await Promise.all(
-    names.map(async (name) => ({ name, system: await systemNamed(name) })),
+    names.map(async (name) => ({ name, system: await systemNamed(name, baseline) })),
   );
   const server = await startPostgres();
   try {
@@ -57,7 +60,8 @@ async function runWorkload(
   home: Stores,
   options: SuiteOptions,
 ): Promise<Cell[]> {
-  const cells = contenders.map(({ name, system }) => {
+  const present = contenders.filter(({ system }) => !system.skips?.(workload.name));
+  const cells = present.map(({ name, system }) => {
     const lacking = system.lacks?.(workload.name) ?? home.lacks(system.store);
     const size = sizeOf(workload.name, { quick: options.quick, slow: system.slow === true });
     return { name, system, cell: { system: name, workload, size, lacking, runs: [], failures: [] } as Cell };
@@ -66,17 +70,21 @@ async function runWorkload(
     for (const { name, system, cell } of cells) {
       // A system that broke a promise is not asked again: its figure is void already.
       if (cell.lacking !== undefined || cell.failures.length > 0) continue;
-      const label = `${workload.name.padEnd(18)}${name.padEnd(17)}${repetition}/${options.repetitions}`;
+      const label = `${workload.name.padEnd(18)}${name.padEnd(24)}${repetition}/${options.repetitions}`;
       try {
         const measured = await home.using(system.store, (url) =>
           measureInChild<Task, Measured>(
             join(import.meta.dirname, 'measurer.ts'),
-            { system: name, workload: workload.name, size: cell.size, url },
-            RUN_TIMEOUT,
+            { system: name, workload: workload.name, size: cell.size, url, baseline: options.baseline },
+            timeoutOf(workload.name),
           ),
         );
         cell.runs.push(measured);
-        const extra = measured.extra?.p95 === undefined ? '' : ` (p95 ${readable(measured.extra.p95)})`;
+        const seen = Object.entries(measured.extra ?? {}).map(
+          ([what, value]) =>
+            `${what} ${Number.isInteger(value) ? value.toLocaleString('en-US') : readable(value)}`,
+        );
+        const extra = seen.length === 0 ? '' : `  (${seen.join(', ')})`;
         options.progress(`${label}  ${readable(measured.value).padStart(9)} ${workload.unit}${extra}`);
       } catch (error) {
         const failure = `${workload.name}, ${name}, repetition ${repetition}: ${(error as Error).message}`;

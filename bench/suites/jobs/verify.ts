@@ -82,3 +82,68 @@ export function orderChecking(tally: Tally): { readonly handler: Handler; verify
     },
   };
 }
+
+/** When an enqueue was asked for, and when the system said that it was durable. */
+export interface Enqueue {
+  readonly begun: number;
+  readonly acknowledged: number;
+}
+
+/**
+ * Watches one lane that several writers fill at once. Which of two overlapping enqueues comes first is the system's
+ * choice; but a job that was durable before another was even asked for has to run before it.
+ */
+export class HotLane {
+  readonly #now: () => number;
+  readonly #order: number[] = [];
+  readonly #endedAt: number[] = [];
+  #running = 0;
+  #overlap = 0;
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  get ran(): number {
+    return this.#endedAt.length;
+  }
+
+  start({ index }: Payload): void {
+    if (this.#running > 0) this.#overlap += 1;
+    this.#running += 1;
+    this.#order.push(index);
+  }
+
+  end(): void {
+    this.#running -= 1;
+    this.#endedAt.push(this.#now());
+  }
+
+  ranBetween(from: number, to: number): number {
+    return this.#endedAt.filter((at) => at >= from && at <= to).length;
+  }
+
+  /** Throws unless what ran, ran once, alone and in order, and all the rest is `waiting` in the store. */
+  verify(enqueues: readonly Enqueue[], waiting: number): void {
+    let disorder = 0;
+    let foreign = 0;
+    let latestBegun = Number.NEGATIVE_INFINITY;
+    for (const index of this.#order) {
+      const enqueue = enqueues[index];
+      if (enqueue === undefined) {
+        foreign += 1;
+        continue;
+      }
+      if (enqueue.acknowledged < latestBegun) disorder += 1;
+      latestBegun = Math.max(latestBegun, enqueue.begun);
+    }
+    const repeated = this.#order.length - new Set(this.#order).size;
+    const lost = enqueues.length - new Set(this.#order).size - waiting;
+    if (disorder + foreign + repeated + this.#overlap + Math.abs(lost) === 0) return;
+    throw new BrokenPromise(
+      `of ${enqueues.length} jobs in one lane ${this.#order.length} ran and ${waiting} wait: ${disorder} ran after ` +
+        `a later one, ${this.#overlap} while another was running, ${repeated} more than once, ` +
+        `${foreign} that must not, and ${lost} are missing.`,
+    );
+  }
+}

@@ -13,6 +13,8 @@ export interface Task {
   readonly size: Size;
   /** Address of the empty store. */
   readonly url: string;
+  /** The checkout that the systems `tallyman-before…` import. */
+  readonly baseline: string | undefined;
 }
 
 /** One measured value, and what else was seen. */

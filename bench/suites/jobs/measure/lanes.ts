@@ -1,7 +1,7 @@
 import { orderChecking } from '../verify.ts';
 import { type Bench, enqueueAll, finished, type Measured, settle, stopAndVerify } from './bench.ts';
 
-/** A drain of many lanes whose handler checks the order. */
+/** A drain of lanes, many or one, whose handler checks the order. */
 export async function lanes(bench: Bench): Promise<Measured> {
   const order = orderChecking(bench.tally);
   await enqueueAll(bench);

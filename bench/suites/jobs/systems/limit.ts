@@ -114,5 +114,6 @@ async function listen(url: string, pool: Pool, handler: Handler): Promise<() => 
 export const limit: System = {
   store: 'postgres',
   bulkChunk: 5_000,
+  skips: (workload) => !/^(enqueue|drain|wakeup|lanes$|lane-deep$)/.test(workload),
   open: (url, workload) => open(url, workload.startsWith('wakeup')),
 };
