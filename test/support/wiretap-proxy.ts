@@ -103,7 +103,7 @@ export class WiretapProxy {
     client.on('close', () => setTimeout(() => upstream.destroy(), 500).unref());
   }
 
-  /** Passes chunks on, except from a COMMIT that is to be kept back. */
+  /** Passes chunks on, except from a message that ends with a COMMIT that is to be kept back. */
   #forward(upstream: Socket): (chunk: Buffer) => void {
     const messages = messageReader();
     let isMarked = false;
@@ -116,7 +116,7 @@ export class WiretapProxy {
       const read = messages(chunk);
       const at = read.findIndex(({ text }) => {
         isMarked ||= this.#holdAfter !== undefined && text.includes(this.#holdAfter);
-        return isMarked && this.#holdAfter !== undefined && /^commit\b/i.test(statementOf(text));
+        return isMarked && this.#holdAfter !== undefined && /\bcommit\b[^a-z]*$/i.test(text);
       });
       if (at < 0) {
         upstream.write(chunk);
@@ -158,10 +158,4 @@ function messageReader(): (chunk: Buffer) => { readonly text: string; readonly f
       rest = rest.subarray(length);
     }
   };
-}
-
-/** The text of a simple query, or of a statement without a name that is to be parsed; otherwise nothing. */
-function statementOf(message: string): string {
-  if (message.startsWith('Q')) return message.slice(5);
-  return message.startsWith('P') && message[5] === '\0' ? message.slice(6) : '';
 }

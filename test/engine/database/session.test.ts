@@ -58,10 +58,20 @@ describe('ENG-18: what the engine relies on is set on every connection', () => {
 
   test('of the heartbeat', async () => {
     const bundle = await engine();
+    // What it does first on each connection writes down what it finds there.
+    await bundle.rows(`
+      do $do$ begin
+        execute format('alter database %I set default_transaction_isolation = ''repeatable read''', current_database());
+      end $do$;
+      create table seen (application text, isolation text);
+      create or replace function tallyman.present(p_worker text) returns void language sql as $fn$
+        insert into seen
+        values (current_setting('application_name'), current_setting('default_transaction_isolation'))
+      $fn$`);
     await bundle.work({ kinds: [defineKind({ name: 'k', handler: async () => {} })], leaseMs: 9_900 });
-    const last = `select 1 from pg_stat_activity where datname = current_database()
-      and application_name = 'tallyman heartbeat' and query like '%default_transaction_isolation%'`;
-    await until('the heartbeat is set up', async () => (await bundle.rows(last)).length === 1, 15_000);
+    const found = () => bundle.rows(`select isolation from seen where application = 'tallyman heartbeat'`);
+    await until('the heartbeat is set up', async () => (await found()).length > 0, 30_000);
+    expect(await found()).toEqual([{ isolation: 'read committed' }]);
   });
 
   test('a transaction may have limits of its own, for itself alone', async () => {
