@@ -11,7 +11,7 @@ export interface WatchdogOptions {
 }
 
 export interface WatchOptions {
-  /** Nobody would miss the connection while it is idle: whoever needs it opens another. */
+  /** It can be closed while it is idle: the next user opens another. */
   readonly isDisposable: boolean;
   /** Only listens. It asks for nothing, so it is asked now and then whether it is still there. */
   readonly isListener?: boolean;

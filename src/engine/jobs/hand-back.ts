@@ -73,7 +73,7 @@ export class HandBack {
   async unknownClaims(): Promise<boolean> {
     const { rows } = await this.#database.query<{ released: number }>(
       'select tallyman.release_unknown($1, $2) as released',
-      [this.#worker, this.#runner.leases.tokens],
+      [this.#worker, [...this.#runner.leases.tokens, ...this.#runner.settler.drops]],
     );
     const claims = rows[0]?.released ?? 0;
     if (claims > 0)

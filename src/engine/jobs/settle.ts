@@ -95,6 +95,11 @@ export class Settler {
     return this.#free.length > 0 || this.#lanes.length > 0;
   }
 
+  /** Tokens of empty claims whose rows are still there. */
+  get drops(): readonly string[] {
+    return this.#drops;
+  }
+
   /** Returns the tokens of empty claims; the next claim deletes them. */
   takeDrops(): string[] {
     return this.#drops.splice(0);
