@@ -1,7 +1,7 @@
 import type { Isolation } from './claim.ts';
 
 /** The next suspect starts when the one before it has ended or has run for this long. */
-const staggerMs = 150;
+const staggerMs = 100;
 /** Suspects wait this long for an item that must run alone. */
 const letAloneFirstMs = 1000;
 /** The last look found nothing free: look again after this time. */
@@ -13,7 +13,7 @@ const lookAgainMs = 100;
  * After a crash it is not known which of the jobs killed the worker. They are claimed one at a time, so that the next crash
  * tells. There are two sorts:
  *
- *   suspect  was held by a worker that died. Suspects start one after another, 150 ms apart or when the one before
+ *   suspect  was held by a worker that died. Suspects start one after another, 100 ms apart or when the one before
  *            has ended: a job that kills its worker at once is found, and slow ones do not wait for each other.
  *   alone    died with its worker once more. No other isolated item runs in this process meanwhile.
  *

@@ -14,13 +14,13 @@ test('nothing is isolated where no claim has told of a crashed batch', () => {
   ]);
 });
 
-test('suspects start 150 ms apart', () => {
+test('suspects start 100 ms apart', () => {
   const isolation = new CrashIsolation();
   isolation.found(suspects, 1000);
   expect(isolation.next(1000)).toBe('suspect');
   isolation.claimed('1', 'suspect', 1000);
-  expect([isolation.next(1149), isolation.lookAgainIn(1100)]).toEqual([undefined, 50]);
-  expect(isolation.next(1150)).toBe('suspect');
+  expect([isolation.next(1099), isolation.lookAgainIn(1050)]).toEqual([undefined, 50]);
+  expect(isolation.next(1100)).toBe('suspect');
 });
 
 test('the next suspect starts at once when the one before it has ended', () => {
