@@ -40,6 +40,11 @@ export function randomOf(seed: number): Random {
 }
 
 const [lanes, hotLanes] = [200, 5];
+/**
+ * Jobs a second into one hot lane. A lane runs one job at a time: with delays, retries, pauses and the time until what a
+ * killed worker held is taken over, about 30 a second are all that it can do. Half load is half of that.
+ */
+const hotLaneRate = 15;
 
 /** A lane is in one queue only: the checks know a lane by its name. */
 const queueOfLane = (lane: number): string => soakQueues[lane % soakQueues.length] as string;
@@ -59,6 +64,7 @@ export class Driver {
   readonly #tallyman: Tallyman;
   readonly #random: Random;
   readonly #kinds = soakKinds();
+  #hotShare = 0.3;
 
   constructor(tallyman: Tallyman, random: Random) {
     this.#tallyman = tallyman;
@@ -86,6 +92,7 @@ export class Driver {
   }
 
   async enqueueUntil(isOver: () => boolean, rate: number): Promise<void> {
+    this.#hotShare = Math.min(0.3, (hotLanes * hotLaneRate) / rate);
     const pending = new Set<Promise<void>>();
     const began = performance.now();
     let planned = 0;
@@ -122,7 +129,7 @@ export class Driver {
 
   #plan(): Planned {
     const random = this.#random;
-    const lane = random.chance(0.3)
+    const lane = random.chance(this.#hotShare)
       ? random.whole(hotLanes)
       : random.chance(0.5)
         ? hotLanes + random.whole(lanes - hotLanes)
