@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
+import { mqttSettingsOf } from '../apps/iot/mqtt-settings.ts';
 import { loadConfig } from '../config/load.ts';
 import { Database } from '../engine/database/database.ts';
 import { examine, type Finding } from '../engine/database/doctor.ts';
 import { requireMigrated } from '../engine/database/migrate.ts';
 import { examineJobs } from '../engine/jobs/check.ts';
-import { reachDatabase } from '../runtime/database.ts';
-import { mqttSettingsOf } from '../runtime/mqtt.ts';
+import { reachDatabase } from '../host/process/database.ts';
 import { exitCodes, explain, usage } from './exit.ts';
 import { examples, type JsonOption, wholeNumber, withJson } from './options.ts';
 import { show } from './output/print.ts';
@@ -62,7 +62,7 @@ export function addDoctor(program: Command): void {
         const settings = mqttSettingsOf(loadConfig());
         if (!settings)
           throw usage('mqtt.brokerHost (MQTT_BROKER_HOST) is not set: there is no broker to examine');
-        const { doctorMqtt } = await import('../ingest/mqtt/doctor.ts');
+        const { doctorMqtt } = await import('../apps/iot/mqtt/doctor.ts');
         const { probeTopic, probes, formerInstance: formerInstances = [] } = options;
         const findings = await doctorMqtt({ settings, probeTopic, probes, formerInstances });
         // `doctor` itself takes --json, too, and hears it first.

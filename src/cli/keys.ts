@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { given } from '../given.ts';
-import { loadSecretBox } from '../runtime/secrets.ts';
+import { loadSecretBox } from '../host/process/secrets.ts';
+import { type Role, roles } from '../host/roles.ts';
 import { type ApiKey, ApiKeys } from '../server/access/keys.ts';
-import { type Role, roles } from '../server/access/roles.ts';
 import { serverComponent } from '../server/component.ts';
 import { examples, group, type JsonOption, oneOf, withJson } from './options.ts';
 import { complain, print, show } from './output/print.ts';

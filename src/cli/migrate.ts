@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { loadConfig } from '../config/load.ts';
 import { Database } from '../engine/database/database.ts';
 import { engineComponent, type MigrationReport, migrate } from '../engine/database/migrate.ts';
-import { reachDatabase } from '../runtime/database.ts';
+import { reachDatabase } from '../host/process/database.ts';
 import { components } from '../server/components.ts';
 import { examples, type JsonOption, withJson } from './options.ts';
 import { show } from './output/print.ts';

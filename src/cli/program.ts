@@ -1,23 +1,23 @@
 import { Command, CommanderError } from 'commander';
+import { addLabels } from '../apps/labels/commands.ts';
+import { addRfid } from '../apps/rfid/commands.ts';
+import { addReplay } from '../apps/rfid/replay-command.ts';
+import { addWebhooks } from '../apps/webhooks/commands.ts';
 import { addConfig } from './config.ts';
 import { addDeadLetters } from './dead-letters.ts';
 import { addDoctor } from './doctor.ts';
 import { exitCodeHelp, exitCodes, explain } from './exit.ts';
 import { addJobs } from './jobs.ts';
 import { addKeys } from './keys.ts';
-import { addLabels } from './labels.ts';
 import { addLanes } from './lanes.ts';
 import { addMigrate } from './migrate.ts';
 import { complain } from './output/print.ts';
 import { addQueues } from './queues.ts';
-import { addReplay } from './replay.ts';
-import { addRfid } from './rfid.ts';
 import { addSchedules } from './schedules.ts';
 import { addServe } from './serve.ts';
 import { addSimulate } from './simulate.ts';
 import { addTenants } from './tenants.ts';
 import { version } from './version.ts';
-import { addWebhooks } from './webhooks.ts';
 import { addWorker } from './worker.ts';
 
 /** Answers the exit code; never throws. */

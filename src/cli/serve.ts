@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import { loadConfig } from '../config/load.ts';
 import { TallymanError } from '../engine/errors.ts';
-import { createLogger } from '../runtime/logger.ts';
-import { onStopSignal } from '../runtime/signals.ts';
-import { partNames, partsOf } from '../server/parts.ts';
+import { partNames, partsOf } from '../host/parts.ts';
+import { createLogger } from '../host/process/logger.ts';
+import { onStopSignal } from '../host/process/signals.ts';
 import { exitCodes } from './exit.ts';
 import { examples, wholeNumber } from './options.ts';
 import { complain } from './output/print.ts';
@@ -51,7 +51,7 @@ async function runServe(options: ServeCommandOptions): Promise<void> {
   const logger = createLogger({ level: config['log.level'] });
   const stopped = new Promise<string>((stop) => onStopSignal(stop));
   // Not before it is wanted: the HTTP server and all it needs take half of the time a command has to start.
-  const { serve } = await import('../server/serve.ts');
+  const { serve } = await import('../host/serve.ts');
   const serving = await serve({
     config,
     parts,

@@ -2,8 +2,8 @@ import type { Config } from '../config/keys.ts';
 import { loadConfig } from '../config/load.ts';
 import type { Component } from '../engine/database/migrate.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
-import { createLogger } from '../runtime/logger.ts';
-import { openRuntime } from '../runtime/open.ts';
+import { createLogger } from '../host/process/logger.ts';
+import { openRuntime } from '../host/process/open.ts';
 import { components } from '../server/components.ts';
 
 /** A command's Tallyman for as long as the command takes. */

@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
 import { iotComponent } from '../apps/iot/component.ts';
-import { registerDoors } from '../plant/index.ts';
-import { onStopSignal } from '../runtime/signals.ts';
+import { addSimulateLabels } from '../apps/labels/simulate-command.ts';
+import { registerDoors } from '../apps/rfid/intake/index.ts';
+import { onStopSignal } from '../host/process/signals.ts';
 import { driveReaders } from '../simulate/drive.ts';
 import { Publisher } from '../simulate/publisher.ts';
 import { deviceNames, readerDefaults } from '../simulate/readers.ts';
@@ -13,7 +14,6 @@ import { show } from './output/print.ts';
 import { facts } from './output/table.ts';
 import { Progress } from './output/terminal.ts';
 import { commandLogger, withTallyman } from './session.ts';
-import { addSimulateLabels } from './simulate-labels.ts';
 
 interface ReadersOptions extends JsonOption {
   readonly broker?: string;

@@ -6,8 +6,9 @@
  * broker acknowledged is lost when its row is not there though younger ones of the same device are, for longer than a
  * commit can take; at the end, when nothing is under way any more, whatever is open.
  */
+
+import { unreadableKind } from '../apps/rfid/intake/index.ts';
 import type { Database } from '../engine/database/database.ts';
-import { unreadableKind } from '../plant/index.ts';
 import type { Transmission } from '../simulate/readers.ts';
 import { basketTag } from '../simulate/tags.ts';
 import type { Truth } from '../simulate/truth.ts';

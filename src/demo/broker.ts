@@ -3,9 +3,9 @@
  * aedes inside this process where it is installed.
  */
 
+import type { MqttOptions } from '../apps/iot/mqtt/index.ts';
 import { describe } from '../engine/database/database.ts';
 import { TallymanError } from '../engine/errors.ts';
-import type { MqttOptions } from '../ingest/mqtt/index.ts';
 import { startAedes } from './broker/aedes.ts';
 import { findMosquitto, startMosquitto } from './broker/mosquitto.ts';
 

@@ -1,9 +1,9 @@
 /** The processor of a demo with --chaos: a process that does nothing but take in, and expects to be killed. */
 import { once } from 'node:events';
+import { mqttSettings } from '../apps/iot/mqtt/index.ts';
+import { startIntake } from '../apps/rfid/intake/index.ts';
 import { Tallyman } from '../engine/tallyman.ts';
-import { mqttSettings } from '../ingest/mqtt/index.ts';
-import { startIntake } from '../plant/index.ts';
-import { createLogger } from '../runtime/logger.ts';
+import { createLogger } from '../host/process/logger.ts';
 import type { ProcessorOrders } from './processor.ts';
 
 // Not longer than the demo that started us.

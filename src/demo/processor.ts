@@ -2,8 +2,8 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import type { MqttOptions } from '../apps/iot/mqtt/index.ts';
 import { TallymanError } from '../engine/errors.ts';
-import type { MqttOptions } from '../ingest/mqtt/index.ts';
 import type { Random } from '../simulate/random.ts';
 
 /** What the process is told when it starts. */

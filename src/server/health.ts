@@ -1,7 +1,7 @@
 import { engineComponent, requireMigrated } from '../engine/database/migrate.ts';
 import { messageOf } from '../engine/errors.ts';
 import { within } from '../engine/wakeups/reconnect.ts';
-import type { Runtime } from '../runtime/open.ts';
+import type { Runtime } from '../host/process/open.ts';
 import { components } from './components.ts';
 
 export interface Readiness {

@@ -1,3 +1,5 @@
+import type { AddressPolicyOptions } from '../apps/webhooks/network/addresses.ts';
+import { Webhooks } from '../apps/webhooks/webhooks.ts';
 import { DeadLetters } from '../engine/deadletters/dead-letters.ts';
 import { Jobs } from '../engine/jobs/jobs.ts';
 import type { AnyKind } from '../engine/jobs/kind.ts';
@@ -6,8 +8,6 @@ import { Lanes } from '../engine/lanes/lanes.ts';
 import { Schedules } from '../engine/schedules/schedules.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
 import type { SecretBox } from '../secrets/box.ts';
-import type { AddressPolicyOptions } from '../webhooks/network/addresses.ts';
-import { Webhooks } from '../webhooks/webhooks.ts';
 import { ApiKeys } from './access/keys.ts';
 import type { TenantScope } from './access/scope.ts';
 import { Tenants } from './access/tenants.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
-import type { MqttOptions } from '../../src/ingest/mqtt/index.ts';
+import type { MqttOptions } from '../../src/apps/iot/mqtt/index.ts';
 import type { Chance } from '../support/chaos.ts';
 
 export interface InstanceSettings {

@@ -1,8 +1,8 @@
 /** Intake in a process of its own, to be killed. It is told what to be by its first argument and ends when its parent does. */
 import { flushCompileCache } from 'node:module';
+import { mqttSettings } from '../../src/apps/iot/mqtt/index.ts';
+import { startIntake } from '../../src/apps/rfid/intake/index.ts';
 import { Tallyman } from '../../src/engine/tallyman.ts';
-import { mqttSettings } from '../../src/ingest/mqtt/index.ts';
-import { startIntake } from '../../src/plant/index.ts';
 import type { InstanceSettings } from './plant-instance.ts';
 
 const { url, name, mqtt } = JSON.parse(process.argv[2] ?? '') as InstanceSettings;

@@ -3,14 +3,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { expect, onTestFinished } from 'vitest';
 import { iotComponent } from '../../src/apps/iot/index.ts';
+import type { MqttOptions } from '../../src/apps/iot/mqtt/index.ts';
 import { rfidComponent } from '../../src/apps/rfid/index.ts';
+import { registerDoors } from '../../src/apps/rfid/intake/index.ts';
 import type { EmbeddedPostgres } from '../../src/engine/database/embedded/index.ts';
 import { Tallyman } from '../../src/engine/tallyman.ts';
-import type { MqttOptions } from '../../src/ingest/mqtt/index.ts';
-import { registerDoors } from '../../src/plant/index.ts';
 import { deviceNames } from '../../src/simulate/readers.ts';
 import { Truth } from '../../src/simulate/truth.ts';
-import { quick } from '../ingest/mqtt/support.ts';
+import { quick } from '../apps/iot/mqtt/support.ts';
 import { Instance } from './plant-instance.ts';
 
 export const doors = 12;

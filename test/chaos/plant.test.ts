@@ -4,7 +4,7 @@ import type { EmbeddedPostgres } from '../../src/engine/database/embedded/index.
 import { driveReaders } from '../../src/simulate/drive.ts';
 import { Publisher } from '../../src/simulate/publisher.ts';
 import { Truth } from '../../src/simulate/truth.ts';
-import { broker } from '../ingest/mqtt/support.ts';
+import { broker } from '../apps/iot/mqtt/support.ts';
 import { type Chance, chance } from '../support/chaos.ts';
 import { until } from '../support/engine.ts';
 import { privateServer } from '../support/postgres.ts';

@@ -2,9 +2,9 @@ import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { useEmbedded, visit } from '../../src/host/process/embedded.ts';
+import { createLogger } from '../../src/host/process/logger.ts';
 import type { Tallyman } from '../../src/index.ts';
-import { useEmbedded, visit } from '../../src/runtime/embedded.ts';
-import { createLogger } from '../../src/runtime/logger.ts';
 import { type Ended, inRoot, openTallyman, type Started, scratch, start } from './support.ts';
 import { slow } from './worker-kinds.ts';
 

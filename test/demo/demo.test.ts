@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { exitCodes } from '../../src/cli/exit.ts';
 import { Database } from '../../src/engine/database/database.ts';
-import { visit } from '../../src/runtime/embedded.ts';
+import { visit } from '../../src/host/process/embedded.ts';
+import { broker } from '../apps/iot/mqtt/support.ts';
 import { type Ended, type Started, scratch, start } from '../cli/support.ts';
-import { broker } from '../ingest/mqtt/support.ts';
 import { emptyDatabase } from '../support/postgres.ts';
 
 async function demo(

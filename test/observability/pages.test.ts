@@ -2,8 +2,8 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { exposeLabels } from '../../src/apps/labels/index.ts';
+import { PlantMetrics } from '../../src/apps/rfid/intake/metrics.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
-import { PlantMetrics } from '../../src/plant/metrics.ts';
 import { engine } from '../support/engine.ts';
 import { readExposition } from './exposition.ts';
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { loadConfig } from '../../src/config/load.ts';
-import { loadSecretBox } from '../../src/runtime/secrets.ts';
+import { loadSecretBox } from '../../src/host/process/secrets.ts';
 import { SecretBox } from '../../src/secrets/box.ts';
 
 const box = new SecretBox(Buffer.alloc(32, 1));

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { broker, publisher } from '../apps/iot/mqtt/support.ts';
 import { complaint, start } from '../cli/support.ts';
-import { broker, publisher } from '../ingest/mqtt/support.ts';
 import { until } from '../support/engine.ts';
 
 const simulate = (...args: string[]) => start('src/cli/main.ts', ['simulate', 'readers', ...args]).ended;

@@ -1,5 +1,5 @@
+import { plainArray, textArray } from '../../engine/database/array-literal.ts';
 import type { Queryable } from '../../engine/database/database.ts';
-import { plainArray, textArray } from '../array-literal.ts';
 
 /** What a reader said, in a form the database can keep. */
 export interface RawTagRead {

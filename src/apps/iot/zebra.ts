@@ -7,7 +7,7 @@
  * What cannot be understood is told item by item: one bad tag does not cost its neighbours.
  */
 import { messageOf } from '../../engine/errors.ts';
-import { formatInstant, parseInstant } from '../instant.ts';
+import { formatInstant, parseInstant } from '../../engine/instant.ts';
 import type { RawTagRead } from './tag-reads.ts';
 
 export interface RejectedItem {

@@ -8,7 +8,7 @@
  * previous movement, whichever is later. So whoever decides twice from the same state lands in the same window and
  * collides there, while A→B, B→A, A→B, however quick, lie in three. Movements of a basket strictly grow in time.
  */
-import { type Micros, secondsToMicros } from '../instant.ts';
+import { type Micros, secondsToMicros } from '../../engine/instant.ts';
 import type { ExaminedRead, SkipReason } from './tag-read.ts';
 
 export const windowLength: Micros = 5 * 60 * secondsToMicros;

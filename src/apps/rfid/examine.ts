@@ -1,5 +1,5 @@
 import { messageOf, TallymanError } from '../../engine/errors.ts';
-import { formatInstant, type Micros, parseInstant } from '../instant.ts';
+import { formatInstant, type Micros, parseInstant } from '../../engine/instant.ts';
 import { contentHash } from './content-hash.ts';
 import { canonicalEpc, decodeEpc, type Epc } from './epc.ts';
 import type { Device } from './reference/devices.ts';

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../engine/database/database.ts';
+import { type Micros, parseInstant, secondsToMicros } from '../../engine/instant.ts';
 import type { Transactor } from '../../engine/locks/exclusive.ts';
-import { type Micros, parseInstant, secondsToMicros } from '../instant.ts';
 import { type Decision, decide, type Outcome, perhapsProcessed } from './decide.ts';
 import { examine } from './examine.ts';
 import { type BatchPart, type ExaminedBatch, splitByBasket } from './examined-batch.ts';

@@ -1,5 +1,5 @@
+import { plainArray, textArray } from '../../engine/database/array-literal.ts';
 import type { Queryable } from '../../engine/database/database.ts';
-import { plainArray, textArray } from '../array-literal.ts';
 import type { FailedRead } from './tag-read.ts';
 
 /** Records reads that failed. What is wrong may be any of their fields: they are kept as far as the database can. */

@@ -1,7 +1,8 @@
 /** The statements of processTagReads: see migrations/0002_process.sql, which has one function for each. */
+
+import { plainArray, textArray } from '../../engine/database/array-literal.ts';
 import type { Queryable } from '../../engine/database/database.ts';
-import { plainArray, textArray } from '../array-literal.ts';
-import { formatInstant, type Micros, secondsToMicros } from '../instant.ts';
+import { formatInstant, type Micros, secondsToMicros } from '../../engine/instant.ts';
 import type { Decision, KnownBasket, Processed } from './decide.ts';
 import type { ExaminedRead } from './tag-read.ts';
 

@@ -1,4 +1,4 @@
-import type { Micros } from '../instant.ts';
+import type { Micros } from '../../engine/instant.ts';
 
 /** Which way a read came. */
 export type ProcessorType = 'MQTT' | 'Replay';

@@ -2,8 +2,8 @@ import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { requireText } from '../../engine/jobs/kind.ts';
+import { type Role, roles } from '../../host/roles.ts';
 import type { SecretBox } from '../../secrets/box.ts';
-import { type Role, roles } from './roles.ts';
 
 export interface ApiKey {
   readonly id: string;

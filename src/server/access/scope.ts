@@ -3,7 +3,7 @@ import pg from 'pg';
 import type { Database, Queryable } from '../../engine/database/database.ts';
 import { messageOf, TallymanError } from '../../engine/errors.ts';
 import type { Transactor } from '../../engine/locks/exclusive.ts';
-import { homeTenant } from './roles.ts';
+import { homeTenant } from '../../host/roles.ts';
 
 /** One transaction that sees and writes one tenant's rows, whatever its statements say. */
 export class TenantScope implements Queryable, Transactor {

@@ -1,9 +1,9 @@
 import type { FastifyRequest } from 'fastify';
 import { TallymanError } from '../../engine/errors.ts';
+import { homeTenant } from '../../host/roles.ts';
+import type { Caller } from '../../host/route.ts';
 import type { ApiKeys } from '../access/keys.ts';
 import { RateLimit } from '../access/rate-limit.ts';
-import { homeTenant } from '../access/roles.ts';
-import type { Caller } from './route.ts';
 
 export class RateLimitedError extends TallymanError {
   readonly retryAfterS: number;

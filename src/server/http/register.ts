@@ -1,15 +1,15 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
+import { homeTenant } from '../../host/roles.ts';
+import type { AnyRoute, Caller } from '../../host/route.ts';
 import { type AuditEvent, type AuditTrail, auditWithin } from '../access/audit.ts';
-import { homeTenant } from '../access/roles.ts';
 import { asHome, asTenant, type TenantScope } from '../access/scope.ts';
 import { type Ground, Services } from '../services.ts';
 import { isKeepable } from './body.ts';
 import { refusalOf } from './errors.ts';
 import { type Gate, RateLimitedError } from './gate.ts';
 import { once } from './idempotency.ts';
-import type { AnyRoute, Caller } from './route.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {

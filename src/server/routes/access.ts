@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { given } from '../../given.ts';
+import { admins, roles } from '../../host/roles.ts';
+import { id, page, pageOf, route, text, timestamp } from '../../host/route.ts';
 import { type AuditRow, listAudit } from '../access/audit.ts';
 import type { ApiKey } from '../access/keys.ts';
-import { admins, roles } from '../access/roles.ts';
-import { id, page, pageOf, route, text, timestamp } from '../http/route.ts';
 
 const keyShape = z.object({
   id: z.string(),

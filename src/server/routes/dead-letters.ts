@@ -2,8 +2,8 @@ import { z } from 'zod';
 import type { DeadLetter, DeadLetterFilter } from '../../engine/deadletters/dead-letters.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { given } from '../../given.ts';
-import { operators, readers } from '../access/roles.ts';
-import { id, idParams, page, pageOf, route, text } from '../http/route.ts';
+import { operators, readers } from '../../host/roles.ts';
+import { id, idParams, page, pageOf, route, text } from '../../host/route.ts';
 import { jobError } from './jobs.ts';
 
 const letterShape = z.object({

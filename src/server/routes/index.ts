@@ -1,15 +1,15 @@
-import type { AnyRoute } from '../http/route.ts';
+import { labelDesignRoutes } from '../../apps/labels/routes/designs.ts';
+import { labelRoutes } from '../../apps/labels/routes/labels.ts';
+import { storeRoutes } from '../../apps/labels/routes/stores.ts';
+import { rfidRoutes } from '../../apps/rfid/routes.ts';
+import { webhookRoutes } from '../../apps/webhooks/routes.ts';
+import type { AnyRoute } from '../../host/route.ts';
 import { accessRoutes } from './access.ts';
 import { deadLetterRoutes } from './dead-letters.ts';
 import { jobRoutes } from './jobs.ts';
-import { labelDesignRoutes } from './label-designs.ts';
-import { labelRoutes } from './labels.ts';
 import { laneRoutes } from './lanes.ts';
 import { queueRoutes } from './queues.ts';
-import { rfidRoutes } from './rfid.ts';
 import { scheduleRoutes } from './schedules.ts';
-import { storeRoutes } from './stores.ts';
-import { webhookRoutes } from './webhooks.ts';
 
 export const routes: readonly AnyRoute[] = [
   ...jobRoutes,

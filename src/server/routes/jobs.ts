@@ -3,9 +3,9 @@ import { TallymanError } from '../../engine/errors.ts';
 import { type Job, jobStatuses } from '../../engine/jobs/jobs.ts';
 import { check } from '../../engine/jobs/standard-schema.ts';
 import { given } from '../../given.ts';
-import { anyone, operators, producers, readers } from '../access/roles.ts';
+import { anyone, operators, producers, readers } from '../../host/roles.ts';
+import { id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
 import type { TenantScope } from '../access/scope.ts';
-import { id, idParams, page, pageOf, route, text, timestamp } from '../http/route.ts';
 import type { Ground } from '../services.ts';
 
 export const jobError = z

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
 import type { Lane } from '../../engine/lanes/lanes.ts';
 import { given } from '../../given.ts';
-import { operators, readers } from '../access/roles.ts';
-import { id, idParams, page, pageOf, route, text } from '../http/route.ts';
+import { operators, readers } from '../../host/roles.ts';
+import { id, idParams, page, pageOf, route, text } from '../../host/route.ts';
 import type { Services } from '../services.ts';
 
 const laneStates = ['held', 'ready', 'waiting', 'blocked', 'resting'] as const;

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
 import type { Queue } from '../../engine/jobs/queues.ts';
 import { given } from '../../given.ts';
-import { operators, readers } from '../access/roles.ts';
-import { route, text } from '../http/route.ts';
+import { operators, readers } from '../../host/roles.ts';
+import { route, text } from '../../host/route.ts';
 
 const queueShape = z.object({
   name: z.string(),

@@ -3,8 +3,8 @@ import { TallymanError } from '../../engine/errors.ts';
 import type { Priority } from '../../engine/jobs/kind.ts';
 import type { Schedule } from '../../engine/schedules/schedules.ts';
 import { given } from '../../given.ts';
-import { operators, readers } from '../access/roles.ts';
-import { id, route, text } from '../http/route.ts';
+import { operators, readers } from '../../host/roles.ts';
+import { id, route, text } from '../../host/route.ts';
 import type { Services } from '../services.ts';
 
 const scheduleShape = z.object({

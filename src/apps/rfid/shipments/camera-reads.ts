@@ -6,8 +6,8 @@
 import { z } from 'zod';
 import type { Queryable } from '../../../engine/database/database.ts';
 import { TallymanError } from '../../../engine/errors.ts';
+import { parseInstant } from '../../../engine/instant.ts';
 import { type Backoff, defineKind, type Kind } from '../../../engine/jobs/kind.ts';
-import { parseInstant } from '../../instant.ts';
 import { basketOf, statusAfter } from './reconcile.ts';
 import {
   baskets,

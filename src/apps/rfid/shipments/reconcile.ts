@@ -1,5 +1,5 @@
 /** Which basket a plate is on, and what that makes of its shipment. Pure. */
-import type { Micros } from '../../instant.ts';
+import type { Micros } from '../../../engine/instant.ts';
 
 export type ShipmentStatus = 'PLANNED' | 'LOADING' | 'SHIPPED';
 

@@ -1,5 +1,5 @@
+import { plainArray } from '../../../engine/database/array-literal.ts';
 import type { Queryable } from '../../../engine/database/database.ts';
-import { plainArray } from '../../array-literal.ts';
 import type { Outcome } from '../decide.ts';
 
 /** The role of devices at which baskets come back. */

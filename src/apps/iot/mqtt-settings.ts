@@ -1,0 +1,24 @@
+import type { Config } from '../../config/keys.ts';
+import { type MqttSettings, mqttSettings } from './mqtt/options.ts';
+
+/** What the configuration says about the broker; undefined where there is none. */
+export function mqttSettingsOf(config: Config): MqttSettings | undefined {
+  const brokerHost = config['mqtt.brokerHost'];
+  if (brokerHost === null) return undefined;
+  return mqttSettings({
+    brokerHost,
+    brokerPort: config['mqtt.brokerPort'],
+    username: config['mqtt.username'],
+    password: config['mqtt.password'],
+    clientId: config['mqtt.clientId'],
+    environmentId: config['mqtt.environmentId'],
+    instanceId: config['mqtt.instanceId'],
+    subscribeTopics: config['mqtt.subscribeTopics'].split(',').map((topic) => topic.trim()),
+    sharedSubscriptionGroup: config['mqtt.sharedSubscriptionGroup'],
+    sessionExpiryIntervalSeconds: config['mqtt.sessionExpiryIntervalSeconds'],
+    tls: config['mqtt.tls'],
+    tlsCa: config['mqtt.tlsCa'],
+    tlsCertificate: config['mqtt.tlsCertificate'],
+    tlsKey: config['mqtt.tlsKey'],
+  });
+}

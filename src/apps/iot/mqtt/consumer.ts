@@ -1,0 +1,287 @@
+/**
+ * A receive-only MQTT client that acknowledges after the caller's commit.
+ *
+ *     const consumer = new MqttConsumer({
+ *       settings: mqttSettings({ brokerHost: 'broker', subscribeTopics: ['plant/+/reads'] }),
+ *       onBatch: (messages) => database.transaction((tx) => save(tx, messages)),
+ *     });
+ *     await consumer.start();
+ *
+ * A message is delivered at least once: again whenever its acknowledgement did not reach the broker. The commit has to
+ * recognise it, by an idempotency key of its own. Nothing else, packet ids least of all, survives a crash on both sides.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { messageOf, TallymanError } from '../../../engine/errors.ts';
+import { type Logger, silentLogger } from '../../../engine/logger.ts';
+import { backoffMs, Outage, within } from '../../../engine/wakeups/reconnect.ts';
+import type { Connection } from './connection.ts';
+import { brokerOf } from './dial.ts';
+import { type DeadLetter, Intake, type OnBatch } from './intake.ts';
+import type { MqttMessage } from './message.ts';
+import { negotiate } from './negotiate.ts';
+import type { MqttSettings } from './options.ts';
+import type { ProtocolVersion } from './packets.ts';
+import { type MqttState, type MqttStatus, type MqttSubscription, protocolName } from './status.ts';
+import { subscribeAll } from './subscriptions.ts';
+import { flawOf, matches } from './topics.ts';
+
+export interface Route {
+  /** A topic filter; it is subscribed to, and the first one that matches gets the message. */
+  readonly filter: string;
+  readonly onBatch: OnBatch;
+}
+
+/** The broker kept nothing for us: what was published while we were away has to come from elsewhere. */
+export interface SessionGap {
+  /** True: this process had a session, and it is gone. False: the first connect of a process, perhaps the first ever. */
+  readonly reconnect: boolean;
+  /** When this process was last connected. */
+  readonly since: Date | undefined;
+}
+
+export interface MqttConsumerOptions {
+  readonly settings: MqttSettings;
+  /** Gets what no route matches. */
+  readonly onBatch: OnBatch;
+  readonly routes?: readonly Route[];
+  readonly deadLetter?: DeadLetter;
+  /** Called with each message as it comes, while others are being committed: for work that needs no database. Must not throw. */
+  readonly onArrival?: (message: MqttMessage) => void;
+  /** Fills the gap; called after subscribing, so that nothing falls between. Tried again until it resolves. */
+  readonly onSessionGap?: (gap: SessionGap) => Promise<void>;
+  readonly logger?: Logger;
+}
+
+export class MqttConsumer {
+  readonly #settings: MqttSettings;
+  readonly #options: MqttConsumerOptions;
+  readonly #logger: Logger;
+  readonly #topics: readonly string[];
+  readonly #outage: Outage;
+  readonly #delay: { readonly minMs: number; readonly maxMs: number };
+  #intake: Intake;
+  #stopping: AbortController | undefined;
+  #running: Promise<void> = Promise.resolve();
+  #gaps: Promise<void> = Promise.resolve();
+  #connection: Connection | undefined;
+  #subscriptions: readonly MqttSubscription[] = [];
+  #state: MqttState;
+  #since = new Date();
+  #reason: string | undefined;
+  #version: ProtocolVersion | undefined;
+  #connects = 0;
+  #lastConnected: Date | undefined;
+
+  constructor(options: MqttConsumerOptions) {
+    const { settings, routes = [], logger = silentLogger } = options;
+    this.#settings = settings;
+    this.#options = options;
+    this.#logger = logger;
+    for (const { filter } of routes) {
+      const flaw = flawOf(filter);
+      if (flaw !== undefined)
+        throw new TallymanError('BAD_OPTION', `"${filter}" is no topic filter: ${flaw}`);
+    }
+    this.#topics = [...new Set([...settings.subscribeTopics, ...routes.map(({ filter }) => filter)])];
+    this.#state = settings.enabled ? 'stopped' : 'disabled';
+    this.#delay = {
+      minMs: settings.reconnectDelaySeconds * 1000,
+      maxMs: Math.max(settings.maxReconnectDelaySeconds, settings.reconnectDelaySeconds) * 1000,
+    };
+    this.#outage = new Outage(
+      logger,
+      { broker: brokerOf(settings), clientId: settings.clientId },
+      { down: 'MQTT broker lost or out of reach; trying again', up: 'MQTT broker is back' },
+    );
+    this.#intake = this.#newIntake();
+  }
+
+  status(): MqttStatus {
+    const connection = this.#state === 'connected' ? this.#connection : undefined;
+    return {
+      state: this.#state,
+      since: this.#since,
+      ready:
+        connection !== undefined && this.#subscriptions.every(({ granted }) => typeof granted === 'number'),
+      ...(this.#reason !== undefined && { reason: this.#reason }),
+      broker: brokerOf(this.#settings),
+      clientId: this.#settings.clientId,
+      environmentId: this.#settings.environmentId,
+      ...(connection && { protocol: protocolName(connection.version), welcome: connection.welcome }),
+      subscriptions: this.#subscriptions,
+      counters: {
+        ...this.#intake.counters,
+        reconnects: Math.max(0, this.#connects - 1),
+        inFlight: this.#intake.inFlight,
+        bytesInFlight: this.#intake.bytesInFlight,
+      },
+    };
+  }
+
+  /** Resolves when the first attempt has ended, well or badly: `status()` tells. It goes on trying either way. */
+  async start(): Promise<void> {
+    if (!this.#settings.enabled) return;
+    if (this.#stopping !== undefined)
+      throw new TallymanError('ALREADY_STARTED', 'this MQTT consumer has been started; stop it first');
+    this.#stopping = new AbortController();
+    const attempted = Promise.withResolvers<void>();
+    this.#running = this.#run(this.#stopping.signal, attempted.resolve);
+    await attempted.promise;
+  }
+
+  /**
+   * Takes no more messages, waits for the batch in hand, acknowledges it and takes leave; the session stays. A batch
+   * that takes longer than `timeoutMs` is not acknowledged, and comes again.
+   */
+  async stop({ timeoutMs = 10_000 }: { readonly timeoutMs?: number } = {}): Promise<void> {
+    if (this.#stopping === undefined) return;
+    this.#become('stopping');
+    this.#connection?.ignore();
+    await within(this.#intake.stop(), timeoutMs).catch(() =>
+      this.#logger.warn({ timeoutMs }, 'an MQTT batch did not end in time; it will be delivered again'),
+    );
+    this.#stopping.abort();
+    await this.#running;
+    await within(this.#gaps, timeoutMs).catch(() =>
+      this.#logger.warn({ timeoutMs }, 'filling a gap did not end in time; it has to be begun again'),
+    );
+    const { counters } = this.#intake;
+    this.#intake = this.#newIntake();
+    Object.assign(this.#intake.counters, counters);
+    this.#stopping = undefined;
+    this.#become('stopped');
+  }
+
+  #newIntake(): Intake {
+    const { onBatch, routes = [], deadLetter, onArrival } = this.#options;
+    const { maxBatch, receiveMaximum, maxInFlightBytes } = this.#settings;
+    return new Intake({
+      handlerOf: (topic) => routes.find(({ filter }) => matches(filter, topic))?.onBatch ?? onBatch,
+      deadLetter,
+      onArrival,
+      maxBatch,
+      // One more than the broker may send: at the receive maximum itself PUBRELs must still be read.
+      maxMessages: receiveMaximum + 1,
+      maxBytes: maxInFlightBytes,
+      logger: this.#logger,
+    });
+  }
+
+  async #run(stopped: AbortSignal, attempted: () => void): Promise<void> {
+    let failures = 0;
+    while (!stopped.aborted) {
+      const openedAt = performance.now();
+      const reason = await this.#once(stopped, attempted);
+      attempted();
+      if (stopped.aborted) return;
+      this.#outage.down(reason);
+      if (!this.#settings.autoReconnect) return this.#become('failed', reason);
+      this.#become('waiting', reason);
+      // A line that breaks soon after each connect must not be redialled at full speed.
+      if (performance.now() - openedAt > this.#delay.maxMs) failures = 0;
+      await sleep(backoffMs(failures++, this.#delay), undefined, { signal: stopped }).catch(() => {});
+    }
+  }
+
+  /** Connects, stays until the connection ends or `stopped` fires. Answers why it ended. */
+  async #once(stopped: AbortSignal, attempted: () => void): Promise<string> {
+    this.#become('connecting', this.#reason);
+    const line = new AbortController();
+    try {
+      const timeoutMs = this.#settings.connectTimeoutSeconds * 1000;
+      const connection = await within(this.#connect(line.signal), timeoutMs, stopped);
+      this.#become('connected');
+      this.#outage.up();
+      attempted();
+      const reason = await Promise.race([connection.ended, aborted(stopped)]);
+      this.#lastConnected = new Date();
+      await connection.close();
+      return reason;
+    } catch (error) {
+      return messageOf(error);
+    } finally {
+      line.abort();
+      this.#connection = undefined;
+      this.#intake.forget();
+    }
+  }
+
+  async #connect(signal: AbortSignal): Promise<Connection> {
+    const onDelivery = this.#intake.receive.bind(this.#intake);
+    const connection = await negotiate(this.#settings, { onDelivery, signal }, this.#version);
+    this.#connection = connection;
+    // What was found out once need not be asked again.
+    this.#version = connection.version;
+    const { clientId, environmentId, cleanSession } = this.#settings;
+    const { sessionPresent, sessionExpirySeconds } = connection.welcome;
+    this.#logger.info(
+      {
+        broker: brokerOf(this.#settings),
+        environmentId,
+        clientId,
+        cleanStart: cleanSession,
+        sessionExpirySeconds: sessionExpirySeconds ?? null,
+        sessionPresent,
+        protocol: protocolName(connection.version),
+      },
+      'MQTT connected',
+    );
+    const { sessionExpiryIntervalSeconds: asked } = this.#settings;
+    if (sessionExpirySeconds !== undefined && sessionExpirySeconds < asked)
+      this.#logger.warn(
+        { asked, granted: sessionExpirySeconds },
+        'the broker keeps our session for less long than asked: a longer outage loses messages',
+      );
+    this.#subscriptions = await subscribeAll(connection, this.#settings, this.#topics, this.#logger);
+    const refused = this.#subscriptions.filter(({ granted }) => typeof granted === 'string');
+    if (refused.length > 0 && refused.length === this.#subscriptions.length) {
+      await connection.close();
+      throw new TallymanError('MQTT_REFUSED', `every subscription was refused: ${refused[0]?.granted}`);
+    }
+    this.#connects += 1;
+    if (!sessionPresent) this.#fillGap({ reconnect: this.#connects > 1, since: this.#lastConnected });
+    return connection;
+  }
+
+  /** One after another, each until it succeeds: a gap that nobody fills is a loss. */
+  #fillGap(gap: SessionGap): void {
+    const { onSessionGap } = this.#options;
+    const level = gap.reconnect ? 'warn' : 'info';
+    this.#logger[level](
+      { ...gap, clientId: this.#settings.clientId },
+      gap.reconnect
+        ? 'the broker has no session for us any more: what was published meanwhile has to be replayed'
+        : 'the broker has no session for us yet: it keeps messages from now on',
+    );
+    const stopped = this.#stopping?.signal;
+    if (onSessionGap === undefined || stopped === undefined) return;
+    this.#gaps = this.#gaps.then(async () => {
+      for (let failures = 0; !stopped.aborted; failures += 1) {
+        try {
+          return await onSessionGap(gap);
+        } catch (error) {
+          this.#logger.error(
+            { ...gap, reason: messageOf(error) },
+            'the gap could not be filled; trying again',
+          );
+          await sleep(backoffMs(failures, this.#delay), undefined, { signal: stopped }).catch(() => {});
+        }
+      }
+    });
+  }
+
+  #become(state: MqttState, reason?: string): void {
+    // While it is on its way out, what the connection does is no news.
+    if (this.#state === 'stopping' && state !== 'stopped') return;
+    if (this.#state !== state) this.#since = new Date();
+    this.#state = state;
+    this.#reason = reason;
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  if (signal.aborted) resolve('stopped');
+  else signal.addEventListener('abort', () => resolve('stopped'), { once: true });
+  return promise;
+}

@@ -1,0 +1,233 @@
+/**
+ * What was received and is not committed yet: handed on in batches, one batch at a time, acknowledged from the front.
+ *
+ * One batch under way keeps the order of every device, and what arrives meanwhile shares the next commit. A batch that
+ * is rejected is tried again, halved, after a pause: so a message that no commit can take ends up alone. It is then a
+ * suspect, and others go first. Only when one of them was committed, and the suspect was rejected once more right
+ * after, is it the message and not the database: then it is offered to `deadLetter`. Acknowledgements leave in the
+ * order of arrival, as MQTT demands; what is done behind something that is not has to wait.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { messageOf, PermanentError } from '../../../engine/errors.ts';
+import type { Logger } from '../../../engine/logger.ts';
+import { backoffMs } from '../../../engine/wakeups/reconnect.ts';
+import type { Delivery, MqttMessage } from './message.ts';
+
+/** Resolves when all of them are durable, the ones kept as dead letters included; rejects when none is. */
+export type OnBatch = (messages: readonly MqttMessage[]) => Promise<void>;
+
+/** Keeps a message that `onBatch` rejects while it takes others, or with a PermanentError. Resolves when it is durable: then it is acknowledged. */
+export type DeadLetter = (message: MqttMessage, error: unknown) => Promise<void>;
+
+/** Where messages come from and acknowledgements go. */
+export interface Line {
+  acknowledge(deliveries: readonly Delivery[]): void;
+  pause(): void;
+  resume(): void;
+}
+
+export interface IntakeOptions {
+  readonly handlerOf: (topic: string) => OnBatch;
+  readonly deadLetter: DeadLetter | undefined;
+  readonly onArrival?: ((message: MqttMessage) => void) | undefined;
+  readonly maxBatch: number;
+  readonly maxMessages: number;
+  readonly maxBytes: number;
+  readonly logger: Logger;
+  readonly retry?: { readonly minMs: number; readonly maxMs: number };
+}
+
+export interface IntakeCounters {
+  received: number;
+  redelivered: number;
+  acknowledged: number;
+  batches: number;
+  rejected: number;
+  deadLettered: number;
+}
+
+interface Held extends Delivery {
+  readonly onBatch: OnBatch;
+  done: boolean;
+  /** Times it was rejected while alone. */
+  refusals: number;
+}
+
+/** Rejected alone so often, a message is a suspect. */
+const patience = 3;
+const defaultRetry = { minMs: 100, maxMs: 5_000 };
+
+export class Intake {
+  readonly counters: IntakeCounters = {
+    received: 0,
+    redelivered: 0,
+    acknowledged: 0,
+    batches: 0,
+    rejected: 0,
+    deadLettered: 0,
+  };
+  readonly #options: IntakeOptions;
+  readonly #retry: { readonly minMs: number; readonly maxMs: number };
+  readonly #stopping = new AbortController();
+  #line: Line | undefined;
+  /** All of one line, in the order of arrival. */
+  #queue: Held[] = [];
+  #bytes = 0;
+  #limit: number;
+  #failures = 0;
+  #running: Promise<void> | undefined;
+
+  constructor(options: IntakeOptions) {
+    this.#options = options;
+    this.#retry = options.retry ?? defaultRetry;
+    this.#limit = options.maxBatch;
+  }
+
+  get inFlight(): number {
+    return this.#queue.length;
+  }
+
+  get bytesInFlight(): number {
+    return this.#bytes;
+  }
+
+  receive(line: Line, delivery: Delivery): void {
+    if (this.#stopping.signal.aborted) return;
+    if (line !== this.#line) this.forget(line);
+    this.counters.received += 1;
+    if (delivery.message.duplicate) this.counters.redelivered += 1;
+    const onBatch = this.#options.handlerOf(delivery.message.topic);
+    this.#queue.push({ ...delivery, onBatch, done: false, refusals: 0 });
+    this.#bytes += sizeOf(delivery);
+    this.#options.onArrival?.(delivery.message);
+    if (this.#full) line.pause();
+    this.#running ??= this.#run();
+  }
+
+  /**
+   * The line is gone, and with it the right to acknowledge what came over it: packet ids mean nothing on another.
+   * The broker sends all of it again.
+   */
+  forget(next?: Line): void {
+    this.#line = next;
+    this.#queue = [];
+    this.#bytes = 0;
+  }
+
+  /** Resolves when the batch under way is committed and acknowledged. What was not begun is left to the broker. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#running;
+  }
+
+  get #full(): boolean {
+    return this.#queue.length >= this.#options.maxMessages || this.#bytes >= this.#options.maxBytes;
+  }
+
+  async #run(): Promise<void> {
+    // What arrives in the same turn of the event loop shares the first batch, too.
+    await new Promise((resolve) => setImmediate(resolve));
+    while (this.#queue.length > 0 && !this.#stopping.signal.aborted) {
+      const line = this.#line;
+      const waiting = this.#queue.filter((held) => !held.done);
+      const committed = await this.#hand(this.#next(waiting));
+      if (line === this.#line) {
+        if (committed)
+          for (const held of waiting.filter((held) => this.#isSuspect(held))) await this.#judge(held);
+        this.#acknowledgeFront();
+      }
+      if (!committed) await this.#rest();
+    }
+    this.#running = undefined;
+  }
+
+  #next(waiting: readonly Held[]): Held[] {
+    const trusted = waiting.filter((held) => !this.#isSuspect(held));
+    if (trusted.length > 0) return trusted.slice(0, this.#limit);
+    // When all are suspects, none is: something else is wrong.
+    for (const held of waiting) held.refusals = 0;
+    return waiting.slice(0, this.#limit);
+  }
+
+  #isSuspect(held: Held): boolean {
+    return !held.done && held.refusals >= patience && this.#options.deadLetter !== undefined;
+  }
+
+  /** Each handler gets its own, in order. True when all of them committed. */
+  async #hand(batch: readonly Held[]): Promise<boolean> {
+    const shares = [...Map.groupBy(batch, (held) => held.onBatch).values()];
+    const outcomes = await Promise.all(shares.map((share) => this.#commit(share)));
+    if (outcomes.includes(false)) return false;
+    this.#failures = 0;
+    this.#limit = Math.min(this.#options.maxBatch, this.#limit * 2);
+    return true;
+  }
+
+  async #commit(share: readonly Held[]): Promise<boolean> {
+    this.counters.batches += 1;
+    try {
+      await share[0]?.onBatch(share.map((held) => held.message));
+    } catch (error) {
+      this.counters.rejected += 1;
+      const fields = { messages: share.length, topic: share[0]?.message.topic, reason: messageOf(error) };
+      this.#options.logger.warn(
+        fields,
+        'MQTT messages could not be committed; they are kept and tried again',
+      );
+      this.#limit = Math.max(1, Math.floor(share.length / 2));
+      const [alone, ...others] = share;
+      if (alone === undefined || others.length > 0) return false;
+      alone.refusals += 1;
+      // The handler knows that no retry can mend it.
+      return error instanceof PermanentError && (await this.#bury(alone, error));
+    }
+    for (const held of share) held.done = true;
+    return true;
+  }
+
+  /** Others pass: one more try, and if that fails, too, it is the message. */
+  async #judge(held: Held): Promise<void> {
+    try {
+      await held.onBatch([held.message]);
+      held.done = true;
+    } catch (error) {
+      await this.#bury(held, error);
+    }
+  }
+
+  /** True when the message is durable as a dead letter. */
+  async #bury(held: Held, cause: unknown): Promise<boolean> {
+    const { deadLetter, logger } = this.#options;
+    if (deadLetter === undefined) return false;
+    const { topic } = held.message;
+    try {
+      await deadLetter(held.message, cause);
+    } catch (error) {
+      logger.error({ topic, reason: messageOf(error) }, 'an MQTT message could not be kept as a dead letter');
+      return false;
+    }
+    held.done = true;
+    this.counters.deadLettered += 1;
+    logger.warn({ topic, reason: messageOf(cause) }, 'an MQTT message was kept as a dead letter');
+    return true;
+  }
+
+  #acknowledgeFront(): void {
+    const open = this.#queue.findIndex((held) => !held.done);
+    const front = this.#queue.splice(0, open === -1 ? this.#queue.length : open);
+    if (front.length === 0) return;
+    for (const held of front) this.#bytes -= sizeOf(held);
+    this.#line?.acknowledge(front);
+    this.counters.acknowledged += front.length;
+    if (!this.#full) this.#line?.resume();
+  }
+
+  async #rest(): Promise<void> {
+    const signal = this.#stopping.signal;
+    // Looking for the one that spoils a batch is quick; waiting for what will not have even one is not.
+    const failures = this.#limit > 1 ? 0 : this.#failures++;
+    await sleep(backoffMs(failures, this.#retry), undefined, { signal }).catch(() => {});
+  }
+}
+
+const sizeOf = ({ message }: Delivery): number => message.topic.length + message.payload.length;

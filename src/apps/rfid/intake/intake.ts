@@ -1,0 +1,136 @@
+/**
+ * The plant at work: messages come from the broker, are committed, and then acknowledged. What a killed process held, the broker
+ * sends again, and every read of it that was committed is recognised. Beside that, what goes on by itself: reads that failed are
+ * tried again, camera reads become shipments, replay looks for what nobody processed, plates are fetched, old reads forgotten.
+ */
+
+import { messageOf } from '../../../engine/errors.ts';
+import type { Worker } from '../../../engine/jobs/worker.ts';
+import type { WorkerOptions } from '../../../engine/jobs/worker-options.ts';
+import { type Logger, silentLogger } from '../../../engine/logger.ts';
+import type { Tallyman } from '../../../engine/tallyman.ts';
+import {
+  MqttConsumer,
+  type MqttMessage,
+  type MqttSettings,
+  type MqttStatus,
+  type SessionGap,
+} from '../../iot/mqtt/index.ts';
+import {
+  CachedDevices,
+  ChangeNotices,
+  processRead,
+  reconcileCameraRead,
+  retryAsJobs,
+  ShipmentLifecycle,
+  TagReadProcessor,
+} from '../index.ts';
+import type { PlantObserver } from './metrics.ts';
+import { replayOf } from './replay.ts';
+import { type IntakeCounts, ReadMessages } from './take-in.ts';
+import { type UpkeepOptions, upkeepOf } from './upkeep.ts';
+
+export const readsTopic = 'zebra/fx/+/reads';
+
+export interface IntakeOptions {
+  readonly tallyman: Tallyman;
+  /** Without: no messages come in; all the rest goes on. */
+  readonly settings?: MqttSettings | undefined;
+  readonly logger?: Logger;
+  /** Whose readers they are. Default `default`. */
+  readonly tenantId?: string;
+  /** Fills the gap after a lost session. Default: a replay of what `iot` holds and nobody has processed. */
+  readonly onSessionGap?: (gap: SessionGap) => Promise<void>;
+  /** How the worker runs that tries failed reads again, and buries what cannot be understood. */
+  readonly worker?: Omit<WorkerOptions, 'kinds'>;
+  /** How often replay looks for reads that nobody processed. Default: only after a lost session. */
+  readonly replayIntervalMs?: number | undefined;
+  /** What is fetched and forgotten from time to time. Default: nothing. */
+  readonly upkeep?: UpkeepOptions;
+  readonly observer?: PlantObserver;
+}
+
+export interface IntakeStatus {
+  /** Undefined where there is no broker. */
+  readonly mqtt: MqttStatus | undefined;
+  readonly counts: Readonly<IntakeCounts>;
+}
+
+export interface RunningIntake {
+  /** Runs all jobs of the plant; here for whoever observes workers. */
+  readonly worker: Worker;
+  status(): IntakeStatus;
+  /** Takes no more, commits and acknowledges what is in hand. The session stays. */
+  stop(): Promise<void>;
+}
+
+/** Resolves when the first attempt to connect has ended; `status().mqtt` says how. It goes on trying either way. */
+export async function startIntake(options: IntakeOptions): Promise<RunningIntake> {
+  const { tallyman, settings, logger = silentLogger, observer, replayIntervalMs } = options;
+  const { database } = tallyman;
+  const devices = new CachedDevices({ database });
+  const notices = new ChangeNotices(database, () => devices.drop());
+  const processor = new TagReadProcessor({
+    database,
+    devices,
+    onFailed: (tx, failures) => retryAsJobs(tallyman, retries)(tx, failures),
+  });
+  const retries = processRead(processor);
+  const messages = new ReadMessages({ tallyman, processor, observer });
+  const replay = replayOf(tallyman, { logger, observer });
+  const consumer = settings && consumerOf(options, settings, messages, () => replay.catchUp());
+  const plates = reconcileCameraRead();
+  const upkeep = upkeepOf(tallyman, replay, options.upkeep);
+  const worker = tallyman.worker({
+    concurrency: 5,
+    ...options.worker,
+    kinds: [retries, messages.puzzles, plates, ...upkeep.kinds],
+  });
+  const ending = new AbortController();
+  const following: Promise<unknown>[] = [];
+  const stop = async (): Promise<void> => {
+    ending.abort();
+    await consumer?.stop();
+    await Promise.all(following);
+    await worker.stop();
+    await notices.stop();
+  };
+  try {
+    await notices.start();
+    await upkeep.schedule();
+    await worker.start();
+    await consumer?.start();
+    const { signal } = ending;
+    following.push(new ShipmentLifecycle({ tallyman, kind: plates }).follow({ signal }));
+    if (replayIntervalMs !== undefined)
+      following.push(replay.follow({ signal, intervalMs: replayIntervalMs }));
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return { worker, status: () => ({ mqtt: consumer?.status(), counts: messages.counts }), stop };
+}
+
+function consumerOf(
+  { tenantId = 'default', logger = silentLogger, onSessionGap }: IntakeOptions,
+  settings: MqttSettings,
+  messages: ReadMessages,
+  catchUp: () => Promise<unknown>,
+): MqttConsumer {
+  const receive = (received: readonly MqttMessage[]): Promise<void> =>
+    messages.takeIn(received.map((message) => ({ ...message, tenantId })));
+  return new MqttConsumer({
+    settings,
+    onBatch: receive,
+    onArrival: (message) => messages.prepare(message, tenantId),
+    routes: [{ filter: readsTopic, onBatch: receive }],
+    deadLetter: (message, error) => messages.keep({ ...message, tenantId }, messageOf(error)),
+    // Another instance that is at it already does the same.
+    onSessionGap:
+      onSessionGap ??
+      (async () => {
+        await catchUp();
+      }),
+    logger,
+  });
+}

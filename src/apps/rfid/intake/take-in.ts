@@ -1,0 +1,113 @@
+/**
+ * Messages of readers: parsed, kept raw in `iot`, and processed by `rfid`, each read in the commit that counts it. What cannot be understood
+ * is a dead letter before that. A batch is acknowledged when all of it is committed; what a crash leaves half done comes again whole.
+ */
+
+import { TallymanError } from '../../../engine/errors.ts';
+import type { Kind } from '../../../engine/jobs/kind.ts';
+import type { Tallyman } from '../../../engine/tallyman.ts';
+import { parseZebraReads, type RawTagRead, storeTagReads, type ZebraReads } from '../../iot/index.ts';
+import type { ReadResult, TagRead, TagReadProcessor } from '../index.ts';
+import type { PlantObserver } from './metrics.ts';
+import { keepUnreadable, type Received, reasonOf, type UnreadableMessage, unreadable } from './unreadable.ts';
+
+export interface IntakeCounts {
+  /** Reads in messages that were committed, each as often as it came. */
+  reads: number;
+  duplicates: number;
+  failed: number;
+  movements: number;
+  newBaskets: number;
+  /** Messages of which something could not be understood. */
+  unreadable: number;
+}
+
+export interface ReadMessagesOptions {
+  readonly tallyman: Tallyman;
+  readonly processor: TagReadProcessor;
+  readonly observer?: PlantObserver | undefined;
+}
+
+/** In bytes. */
+const longestPrepared = 64 * 1024;
+
+export class ReadMessages {
+  readonly counts: IntakeCounts = {
+    reads: 0,
+    duplicates: 0,
+    failed: 0,
+    movements: 0,
+    newBaskets: 0,
+    unreadable: 0,
+  };
+  /** Messages that were kept because they could not be understood. */
+  readonly puzzles: Kind<UnreadableMessage>;
+  readonly #options: ReadMessagesOptions;
+  /** By payload. */
+  readonly #parsed = new WeakMap<Buffer, ZebraReads>();
+
+  constructor(options: ReadMessagesOptions) {
+    this.#options = options;
+    // A person has sent it round again: what is wrong with it has been mended, or it is buried once more.
+    this.puzzles = unreadable(async (message) => {
+      const { rejected } = parseZebraReads(message.topic, message.payload, message);
+      if (rejected.length > 0) throw new TallymanError('UNREADABLE_MESSAGE', reasonOf(rejected));
+      await this.takeIn([message]);
+    });
+  }
+
+  /** Parses a message as it comes, while the database is busy with those before it. Large ones wait: read, they are larger still. */
+  prepare({ topic, payload }: Pick<Received, 'topic' | 'payload'>, tenantId: string): void {
+    if (payload.length <= longestPrepared)
+      this.#parsed.set(payload, parseZebraReads(topic, payload, { tenantId }));
+  }
+
+  /** Resolves when all of them are durable. */
+  async takeIn(messages: readonly Received[]): Promise<void> {
+    const { tallyman, processor, observer } = this.#options;
+    const parsed = messages.map((message) => ({
+      message,
+      ...(this.#parsed.get(message.payload) ??
+        parseZebraReads(message.topic, message.payload, { tenantId: message.tenantId })),
+    }));
+    const raw = parsed.flatMap((each) => each.reads);
+    const flawed = parsed
+      .filter(({ rejected }) => rejected.length > 0)
+      .map(({ message, rejected }) => ({ ...message, reason: reasonOf(rejected) }));
+    const reads = raw.map(tagReadOf);
+    const batch = await processor.examine(reads);
+    if (flawed.length > 0) await keepUnreadable(tallyman, this.puzzles, flawed);
+    const results = await processor.commitApart(batch, async (tx, places) => {
+      await storeTagReads(
+        tx,
+        places.map((place) => raw[place] as RawTagRead),
+      );
+    });
+    count(this.counts, results);
+    this.counts.unreadable += flawed.length;
+    observer?.committed('MQTT', reads, results);
+  }
+
+  /** Kept as it came, whatever is wrong with it. */
+  keep(message: Received, reason: string): Promise<void> {
+    return keepUnreadable(this.#options.tallyman, this.puzzles, [{ ...message, reason }]);
+  }
+}
+
+const tagReadOf = ({ tenantId, deviceId, epcHex, eventTimestamp }: RawTagRead): TagRead => ({
+  epc: epcHex,
+  deviceId,
+  eventTimestamp,
+  processorType: 'MQTT',
+  tenantId,
+});
+
+function count(counts: IntakeCounts, results: readonly ReadResult[]): void {
+  counts.reads += results.length;
+  for (const { success, skipReason, isNewBasket } of results) {
+    if (!success) counts.failed += 1;
+    else if (skipReason === 'duplicate') counts.duplicates += 1;
+    if (success && skipReason === null) counts.movements += 1;
+    if (isNewBasket) counts.newBaskets += 1;
+  }
+}

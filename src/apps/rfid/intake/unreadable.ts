@@ -1,0 +1,107 @@
+/**
+ * Messages that cannot be understood, whole or in part. They are kept as they came, as jobs of one attempt, before
+ * they are acknowledged: the attempt fails, and they are dead letters. Whoever has mended the cause redrives them.
+ */
+import { hash } from 'node:crypto';
+import { z } from 'zod';
+import { TallymanError } from '../../../engine/errors.ts';
+import { defineKind, type Kind } from '../../../engine/jobs/kind.ts';
+import type { Tallyman } from '../../../engine/tallyman.ts';
+import type { RejectedItem } from '../../iot/index.ts';
+
+export const unreadableKind = 'iot.unreadable-message';
+
+const schema = z.object({
+  tenantId: z.string(),
+  topic: z.string(),
+  reason: z.string(),
+  receivedAt: z.string(),
+  /** The message, as text where it is text. */
+  encoding: z.enum(['text', 'base64']),
+  body: z.string(),
+  /** Of the whole message; more than `body` has when it was too long to be kept. */
+  bytes: z.int(),
+});
+
+export type UnreadableMessage = z.infer<typeof schema>;
+
+/** As large as an enqueue takes, with room for escapes. What is longer is not told apart by its end. */
+const longestKept = 256 * 1024;
+const longestHead = 16 * 1024;
+const mostReasons = 5;
+
+export interface Received {
+  readonly tenantId: string;
+  readonly topic: string;
+  readonly payload: Buffer;
+  readonly receivedAt: Date;
+}
+
+/** Tried once more by whoever redrives it: `again` takes the message in, or throws why it cannot. */
+export function unreadable(again: (message: Received) => Promise<void>): Kind<UnreadableMessage> {
+  return defineKind<UnreadableMessage>({
+    name: unreadableKind,
+    queue: 'iot',
+    schema,
+    retry: { maxAttempts: 1 },
+    handler: async ({ tenantId, topic, encoding, body, bytes, receivedAt }) => {
+      const payload = Buffer.from(body, encoding === 'text' ? 'utf8' : 'base64');
+      if (payload.length < bytes)
+        throw new TallymanError(
+          'MESSAGE_TOO_LARGE',
+          `the message had ${bytes} bytes; only its first ${payload.length} were kept`,
+        );
+      await again({ tenantId, topic, payload, receivedAt: new Date(receivedAt) });
+    },
+  });
+}
+
+/** The same message again, while its job or its dead letter is there, adds none. */
+export async function keepUnreadable(
+  tallyman: Tallyman,
+  kind: Kind<UnreadableMessage>,
+  messages: readonly (Received & { readonly reason: string })[],
+): Promise<void> {
+  await tallyman.enqueueMany(
+    kind,
+    messages.map((message) => ({
+      payload: kept(message),
+      tenantId: message.tenantId,
+      dedupeKey: hash(
+        'sha256',
+        Buffer.concat([Buffer.from(`${message.topic}\n`), message.payload]),
+        'base64',
+      ),
+    })),
+  );
+}
+
+function kept({
+  tenantId,
+  topic,
+  payload,
+  receivedAt,
+  reason,
+}: Received & { reason: string }): UnreadableMessage {
+  const part = payload.length > longestKept ? payload.subarray(0, longestHead) : payload;
+  const text = part.toString('utf8');
+  const isText = !text.includes('\0') && Buffer.from(text).equals(part);
+  return {
+    tenantId,
+    topic: topic.replaceAll('\0', '�'),
+    reason: reason.replaceAll('\0', '�').toWellFormed(),
+    receivedAt: receivedAt.toISOString(),
+    encoding: isText ? 'text' : 'base64',
+    body: isText ? text : part.toString('base64'),
+    bytes: payload.length,
+  };
+}
+
+/** `read 3: idHex is empty; read 5: …` */
+export function reasonOf(rejected: readonly RejectedItem[]): string {
+  const told = rejected
+    .slice(0, mostReasons)
+    .map(({ index, reason }) => (index === null ? reason : `read ${index + 1}: ${reason}`));
+  const more = rejected.length - told.length;
+  return [...told, ...(more > 0 ? [`and ${more} more`] : [])].join('; ');
+}

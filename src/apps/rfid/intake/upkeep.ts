@@ -1,0 +1,91 @@
+/** What the plant does from time to time, on one instance at a time: fetch outbound plates, forget old reads. */
+import { z } from 'zod';
+import { type AnyKind, defineKind, type Kind } from '../../../engine/jobs/kind.ts';
+import type { NewSchedule } from '../../../engine/schedules/schedules.ts';
+import type { Tallyman } from '../../../engine/tallyman.ts';
+import { importPlates, PlateImport, type Replay, type WarehouseSystem } from '../index.ts';
+import { type Forgettable, forgetOldest } from './forget.ts';
+
+export interface UpkeepOptions {
+  /** Where outbound plates come from. */
+  readonly plates?:
+    | { readonly system: WarehouseSystem; readonly tenantId: string; readonly cron: string }
+    | undefined;
+  readonly retention?: ReadRetention | undefined;
+}
+
+export interface ReadRetention {
+  /** How long reads are kept as they came; for as long they can be replayed. */
+  readonly rawMs: number;
+  /** How long it is known which reads were processed. Not below `rawMs`: what can be replayed has to be recognised. */
+  readonly processedMs: number;
+}
+
+export interface Upkeep {
+  readonly kinds: readonly AnyKind[];
+  /** States the schedules: an unchanged one keeps its rhythm. */
+  schedule(): Promise<void>;
+}
+
+const forgetName = 'rfid.forget-reads';
+const everyHour = '23 * * * *';
+const rawReads: Forgettable = { table: 'iot.tag_reads', at: 'received_at' };
+const processedReads: Forgettable = { table: 'rfid.tag_read_processings', at: 'processed_at' };
+
+export function upkeepOf(tallyman: Tallyman, replay: Replay, options: UpkeepOptions = {}): Upkeep {
+  const { plates, retention } = options;
+  const schedules: NewSchedule[] = [];
+  const kinds: AnyKind[] = [];
+  if (plates) {
+    const kind = importPlates(plateImport(tallyman, plates));
+    kinds.push(kind);
+    schedules.push({
+      name: kind.name,
+      cron: plates.cron,
+      kind: kind.name,
+      payload: {},
+      tenantId: plates.tenantId,
+    });
+  }
+  if (retention) {
+    kinds.push(forgetReads(tallyman, replay, retention));
+    schedules.push({ name: forgetName, cron: everyHour, kind: forgetName, payload: {} });
+  }
+  return {
+    kinds,
+    schedule: async () => {
+      for (const schedule of schedules) await tallyman.schedules.upsert(schedule);
+    },
+  };
+}
+
+/** The import that the schedule runs, and the command line. */
+export const plateImport = (
+  tallyman: Tallyman,
+  { system, tenantId }: { readonly system: WarehouseSystem; readonly tenantId: string },
+): PlateImport =>
+  new PlateImport({
+    system,
+    tenantId,
+    checkpoints: tallyman.checkpoints,
+    exclusively: (lockId, work, more) => tallyman.exclusively(lockId, work, more),
+  });
+
+function forgetReads(
+  { database }: Tallyman,
+  replay: Replay,
+  { rawMs, processedMs }: ReadRetention,
+): Kind<Record<string, never>> {
+  return defineKind({
+    name: forgetName,
+    schema: z.object({}),
+    queue: 'rfid',
+    priority: 3,
+    handler: async (_, { signal }) => {
+      // What replay has not been through stays, however old it is.
+      const upTo = await replay.floor();
+      await forgetOldest(database, rawReads, { keepMs: rawMs, upTo, signal });
+      await forgetOldest(database, processedReads, { keepMs: Math.max(processedMs, rawMs), signal });
+    },
+  });
+}

@@ -1,0 +1,16 @@
+import type { Config } from '../../config/keys.ts';
+import { httpWarehouse, type WarehouseSystem } from './wms/index.ts';
+
+/** The warehouse system that is configured; undefined where there is none. */
+export function warehouseOf(
+  config: Config,
+): { readonly system: WarehouseSystem; readonly tenantId: string; readonly cron: string } | undefined {
+  const url = config['wms.url'];
+  if (url === null) return undefined;
+  const authorization = config['wms.authorization'];
+  return {
+    system: httpWarehouse({ url, ...(authorization !== null && { headers: { authorization } }) }),
+    tenantId: config['wms.tenantId'],
+    cron: config['wms.cron'],
+  };
+}

@@ -1,0 +1,7 @@
+import type { Component } from '../../engine/database/migrate.ts';
+
+/** Owns schema `tallyman_webhooks`. */
+export const webhooksComponent: Component = {
+  name: 'webhooks',
+  folder: new URL('../../webhooks/migrations/', import.meta.url),
+};

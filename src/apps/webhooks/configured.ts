@@ -1,0 +1,15 @@
+import type { Config } from '../../config/keys.ts';
+import type { AddressPolicyOptions } from './network/addresses.ts';
+
+/** What the configuration says about where webhooks may go. */
+export function addressPolicy(config: Config): AddressPolicyOptions {
+  const allowed = config['webhooks.allowPrivateAddresses'];
+  return {
+    allowPrivate: typeof allowed === 'string' ? allowed.split(',') : allowed,
+    requireHttps: config['webhooks.requireHttps'],
+  };
+}
+
+/** One receiver may take a tenth of a process's slots. */
+export const deliveriesPerEndpoint = (config: Config): number =>
+  Math.max(1, Math.floor(config['webhooks.concurrency'] / 10));

@@ -1,0 +1,95 @@
+import { TallymanError } from '../../engine/errors.ts';
+import { type Page, pageOf, requireId } from '../../engine/jobs/jobs.ts';
+import type { Store } from './store.ts';
+
+/** One attempt to deliver: a row of `webhook_deliveries`. */
+export interface DeliveryAttempt {
+  readonly id: string;
+  readonly tenantId: string;
+  /** The same on every attempt; X-BPC-Delivery-Id. */
+  readonly deliveryId: string;
+  /** The same also when it is redelivered; webhook-id. */
+  readonly eventId: string;
+  readonly eventType: string;
+  readonly endpointId: string;
+  readonly attempt: number;
+  readonly status: 'SUCCEEDED' | 'FAILED';
+  readonly httpStatus: number | null;
+  readonly responseHeaders: Readonly<Record<string, string | readonly string[]>> | null;
+  readonly responseBody: string | null;
+  readonly errorCode: string | null;
+  readonly error: string | null;
+  readonly durationMs: number;
+  readonly attemptedAt: Date;
+}
+
+export interface DeliveryFilter {
+  readonly tenantId?: string;
+  readonly endpointId?: string;
+  readonly deliveryId?: string;
+  readonly eventId?: string;
+  readonly status?: 'SUCCEEDED' | 'FAILED';
+}
+
+/** One event on its way to one endpoint. */
+export interface Delivery {
+  readonly id: string;
+  readonly tenantId: string;
+  readonly eventId: string;
+  readonly endpointId: string;
+  /** Its job: `tallyman jobs show`. */
+  readonly jobId: string;
+  /** A person asked for it. */
+  readonly manual: boolean;
+  readonly createdAt: Date;
+  readonly succeededAt: Date | null;
+}
+
+/** Newest first. */
+export async function listAttempts(
+  store: Store,
+  filter: DeliveryFilter,
+  page: { readonly limit?: number; readonly cursor?: string },
+): Promise<Page<DeliveryAttempt>> {
+  const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
+  if (page.cursor !== undefined) requireId(page.cursor);
+  if (filter.endpointId !== undefined) requireId(filter.endpointId);
+  if (filter.deliveryId !== undefined) requireDeliveryId(filter.deliveryId);
+  const values: unknown[] = [page.cursor ?? null, limit + 1];
+  const conditions = ['($1::bigint is null or w.id < $1::bigint)'];
+  const equal = (column: string, value: unknown): void => {
+    if (value !== undefined) conditions.push(`w.${column} = $${values.push(value)}`);
+  };
+  equal('tenant_id', filter.tenantId);
+  equal('endpoint_id', filter.endpointId);
+  equal('delivery_id', filter.deliveryId);
+  equal('event_id', filter.eventId);
+  equal('status', filter.status);
+  const { rows } = await store.query<DeliveryAttempt>(
+    `select w.id, w.tenant_id as "tenantId", w.delivery_id as "deliveryId", w.event_id as "eventId",
+            v.event_type as "eventType", w.endpoint_id as "endpointId", w.attempt, w.status,
+            w.http_status as "httpStatus", w.response_headers as "responseHeaders", w.response_body as "responseBody",
+            w.error_code as "errorCode", w.error, w.duration_ms as "durationMs", w.attempted_at as "attemptedAt"
+       from tallyman_webhooks.webhook_deliveries w
+       join tallyman_webhooks.events v on v.tenant_id = w.tenant_id and v.id = w.event_id
+      where ${conditions.join(' and ')} order by w.id desc limit $2`,
+    values,
+  );
+  return pageOf(rows, limit);
+}
+
+export async function getDelivery(store: Store, id: string): Promise<Delivery | undefined> {
+  requireDeliveryId(id);
+  const { rows } = await store.query<Delivery>(
+    `select id, tenant_id as "tenantId", event_id as "eventId", endpoint_id as "endpointId", job_id as "jobId", manual,
+            created_at as "createdAt", succeeded_at as "succeededAt"
+       from tallyman_webhooks.dispatches where id = $1`,
+    [id],
+  );
+  return rows[0];
+}
+
+export function requireDeliveryId(id: string): void {
+  if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id))
+    throw new TallymanError('BAD_OPTION', `"${id}" is not a delivery id: expected a UUID`);
+}

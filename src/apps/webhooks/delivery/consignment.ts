@@ -1,0 +1,96 @@
+import type { Queryable } from '../../../engine/database/database.ts';
+import { PermanentError } from '../../../engine/errors.ts';
+import type { SecretBox } from '../../../secrets/box.ts';
+import { secretContext } from '../secrets.ts';
+
+/** What the job of a delivery says. */
+export interface DeliveryJob {
+  readonly delivery: string;
+  readonly event: string;
+  readonly endpoint: string | number;
+}
+
+/** Everything that one attempt needs to know, read just before it. */
+export interface Consignment {
+  readonly deliveryId: string;
+  readonly eventId: string;
+  readonly eventType: string;
+  readonly endpointId: string;
+  readonly url: string;
+  readonly timeoutMs: number;
+  readonly retryDelays: readonly number[] | null;
+  readonly body: Buffer;
+  /** The newest first. */
+  readonly secrets: readonly string[];
+  readonly failures: number;
+  /** How much longer the breaker is open; 0: its time is past, a probe is due; null: it is closed. */
+  readonly openMs: number | null;
+  /** A probe is under way. */
+  readonly isProbed: boolean;
+}
+
+interface Row {
+  readonly url: string;
+  readonly timeout_ms: number;
+  readonly retry_delays: number[] | null;
+  readonly disabled_reason: string | null;
+  readonly failures: number;
+  readonly open_ms: number | null;
+  readonly probed: boolean;
+  readonly sealed: string[];
+  readonly event_type: string | null;
+  readonly body: string | null;
+}
+
+export async function loadConsignment(
+  on: Queryable,
+  box: SecretBox,
+  tenantId: string,
+  job: DeliveryJob,
+): Promise<Consignment> {
+  const endpointId = String(job.endpoint);
+  const { rows } = await on.query<Row>(
+    `select e.url, e.timeout_ms, e.retry_delays,
+            case when e.disabled_at is not null then coalesce(e.disabled_reason, 'no reason given') end as disabled_reason,
+            e.failures,
+            case when e.open_until is not null
+              then greatest(0, extract(epoch from e.open_until - clock_timestamp()) * 1000)::float8 end as open_ms,
+            coalesce(e.probing_until > clock_timestamp(), false) as probed,
+            array(select s.sealed from tallyman_webhooks.endpoint_secrets s
+                   where s.endpoint_id = e.id and (s.expires_at is null or s.expires_at > now())
+                   order by s.id desc) as sealed,
+            v.event_type,
+            json_build_object(
+              'event_id', v.id, 'event_type', v.event_type, 'aggregate_type', v.aggregate_type,
+              'aggregate_id', v.aggregate_id,
+              'occurred_at', to_char(v.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+              'tenant_id', v.tenant_id, 'payload', v.payload)::text as body
+       from tallyman_webhooks.endpoints e
+       left join tallyman_webhooks.events v on v.tenant_id = e.tenant_id and v.id = $3
+      where e.id = $1 and e.tenant_id = $2`,
+    [endpointId, tenantId, job.event],
+  );
+  const row = rows[0];
+  if (!row) throw new PermanentError('ENDPOINT_GONE', `webhook endpoint ${endpointId} was removed`);
+  if (row.disabled_reason !== null)
+    throw new PermanentError(
+      'ENDPOINT_DISABLED',
+      `webhook endpoint ${endpointId} is disabled: ${row.disabled_reason}`,
+    );
+  if (row.event_type === null || row.body === null)
+    throw new PermanentError('EVENT_GONE', `event ${job.event} is no longer kept`);
+  return {
+    deliveryId: job.delivery,
+    eventId: job.event,
+    eventType: row.event_type,
+    endpointId,
+    url: row.url,
+    timeoutMs: row.timeout_ms,
+    retryDelays: row.retry_delays,
+    body: Buffer.from(row.body),
+    secrets: row.sealed.map((sealed) => box.open(sealed, secretContext(endpointId))),
+    failures: row.failures,
+    openMs: row.open_ms,
+    isProbed: row.probed,
+  };
+}

@@ -1,0 +1,181 @@
+import { z } from 'zod';
+import type { Database } from '../../../engine/database/database.ts';
+import { GiveUpError, PermanentError, RetryLater } from '../../../engine/errors.ts';
+import type { JobContext } from '../../../engine/jobs/context.ts';
+import { type AnyKind, defineKind } from '../../../engine/jobs/kind.ts';
+import type { SecretBox } from '../../../secrets/box.ts';
+import { AddressPolicy, type AddressPolicyOptions } from '../network/addresses.ts';
+import { type Exchange, exchange } from '../network/exchange.ts';
+import { guardedAgent } from '../network/guarded-agent.ts';
+import { type Network, realNetwork } from '../network/network.ts';
+import { saveAttempt } from './attempt.ts';
+import { Breaker, type BreakerOptions } from './breaker.ts';
+import { type Consignment, type DeliveryJob, loadConsignment } from './consignment.ts';
+import { Gate } from './gate.ts';
+import { purgeKind, webhookQueue } from './purge.ts';
+import { retryAfterMs, scheduledDelayMs } from './retry.ts';
+import { signedHeaders } from './sign.ts';
+
+export interface WebhookKindsOptions {
+  readonly database: Database;
+  readonly box: SecretBox;
+  readonly policy?: AddressPolicyOptions;
+  readonly breaker?: BreakerOptions;
+  /** Deliveries under way to one endpoint from this process. Make it a small part of the worker's slots. Default 5. */
+  readonly perEndpoint?: number;
+  /** How long events and what is known about their deliveries are kept; see `purgeSchedule`. Default 30 days. */
+  readonly keepMs?: number;
+  /** Default: the real one. */
+  readonly network?: Network;
+}
+
+export const deliverKind = 'webhook.deliver';
+
+/** How soon one that met a full gate, or a probe under way, looks again at the earliest. */
+const soonMs = 1000;
+
+const payload = z.object({
+  delivery: z.string(),
+  event: z.string(),
+  endpoint: z.union([z.string(), z.number()]),
+});
+
+/**
+ * The kinds with which a worker delivers webhooks.
+ *
+ * @example
+ * const worker = tallyman.worker({ kinds: webhookKinds({ database: tallyman.database, box }), concurrency: 50 });
+ */
+export function webhookKinds(options: WebhookKindsOptions): readonly AnyKind[] {
+  const courier = new Courier(options);
+  return [
+    defineKind<DeliveryJob>({
+      name: deliverKind,
+      schema: payload,
+      queue: webhookQueue,
+      priority: 3,
+      retry: { maxAttempts: 5 },
+      handler: (job, context) => courier.deliver(job, context),
+    }),
+    purgeKind(options.database, options.keepMs),
+  ];
+}
+
+/**
+ * Carries one delivery at a time to its end: put off, delivered, to be tried again, or given up.
+ *
+ * Success is written in the commit that completes the job. A process that dies between the receiver's answer and that
+ * commit leaves the job where it was: it is delivered again, under the same ids, never not at all.
+ */
+class Courier {
+  readonly #database: Database;
+  readonly #box: SecretBox;
+  readonly #agent: ReturnType<typeof guardedAgent>;
+  readonly #breaker: Breaker;
+  readonly #gate: Gate;
+
+  constructor({
+    database,
+    box,
+    policy,
+    breaker,
+    perEndpoint = 5,
+    network = realNetwork(),
+  }: WebhookKindsOptions) {
+    this.#database = database;
+    this.#box = box;
+    this.#agent = guardedAgent(new AddressPolicy(policy), network);
+    this.#breaker = new Breaker(breaker);
+    this.#gate = new Gate({ perEndpoint });
+  }
+
+  async deliver(job: DeliveryJob, context: JobContext): Promise<void> {
+    const consignment = await loadConsignment(this.#database, this.#box, context.tenantId, job);
+    const { endpointId, openMs, isProbed, failures } = consignment;
+    if (openMs !== null && (openMs > 0 || isProbed))
+      return this.#putOff(context, endpointId, Math.max(openMs, soonMs), { isFailing: true });
+    const leave = await this.#gate.enter(endpointId, { isSuspect: failures > 0 });
+    if (!leave) return this.#putOff(context, endpointId, soonMs, { isFailing: false });
+    try {
+      const isProbe = openMs !== null && (await this.#breaker.takeProbe(this.#database, endpointId));
+      if (openMs !== null && !isProbe) return this.#putOff(context, endpointId, soonMs, { isFailing: true });
+      await this.#attempt(consignment, context, { isProbe, leave });
+    } finally {
+      leave();
+    }
+  }
+
+  async #attempt(
+    consignment: Consignment,
+    context: JobContext,
+    { isProbe, leave }: { readonly isProbe: boolean; readonly leave: () => void },
+  ): Promise<void> {
+    const { url, timeoutMs, endpointId, deliveryId, body } = consignment;
+    const sent = await exchange(this.#agent, {
+      url,
+      body,
+      timeoutMs,
+      signal: context.signal,
+      headers: {
+        'content-type': 'application/json',
+        'user-agent': 'Tallyman-Webhooks/1',
+        ...signedHeaders({ ...consignment, sentAt: new Date() }),
+      },
+    });
+    const problem = problemOf(sent);
+    if (!problem) {
+      // The receiver has done its part. After a failure the next one waits until that is known to all.
+      leave();
+      await context.commit(async (tx) => {
+        await saveAttempt(tx, deliveryId, sent, undefined);
+        await this.#breaker.succeeded(tx, endpointId);
+      });
+      return;
+    }
+    const isGone = sent.httpStatus === 410;
+    await this.#database.transaction(async (tx) => {
+      await saveAttempt(tx, deliveryId, sent, problem);
+      await this.#breaker.failed(tx, endpointId, isProbe);
+      if (isGone)
+        await tx.query(
+          `update tallyman_webhooks.endpoints set disabled_at = now(), disabled_reason = $2
+            where id = $1 and disabled_at is null`,
+          [endpointId, 'the receiver answered 410 Gone'],
+        );
+    });
+    this.#gate.dismiss(endpointId);
+    if (isGone)
+      throw new PermanentError('HTTP_410', `endpoint ${endpointId} answered 410 Gone and was disabled`);
+    const delayMs =
+      retryAfterMs(sent.headers?.['retry-after'], new Date()) ??
+      scheduledDelayMs(context.attempt, consignment.retryDelays);
+    throw new RetryLater(delayMs, `${problem.code}: ${problem.message}`);
+  }
+
+  /** Later, without having tried: costs no attempt, but not forever. */
+  #putOff(
+    context: JobContext,
+    endpointId: string,
+    atLeastMs: number,
+    { isFailing }: { readonly isFailing: boolean },
+  ): never {
+    const why = isFailing ? 'is failing; deliveries wait' : 'is busy with other deliveries';
+    const message = `put off: endpoint ${endpointId} ${why}`;
+    if (Date.now() - context.createdAt.getTime() > this.#breaker.giveUpMs)
+      throw new GiveUpError('GIVEN_UP', `${message}, and this one has waited too long`);
+    throw new RetryLater(this.#gate.delay(endpointId, atLeastMs, { isFailing }), message, { isFree: true });
+  }
+}
+
+/** Undefined for what counts as delivered: a 2xx, in time. */
+function problemOf({ error, httpStatus }: Exchange): { code: string; message: string } | undefined {
+  if (error) return error;
+  if (httpStatus !== null && httpStatus >= 200 && httpStatus < 300) return undefined;
+  const isRedirect = httpStatus !== null && httpStatus >= 300 && httpStatus < 400;
+  return {
+    code: `HTTP_${httpStatus}`,
+    message: isRedirect
+      ? `the receiver redirects (${httpStatus}); webhooks go only where they were set up to go`
+      : `the receiver answered ${httpStatus}`,
+  };
+}

@@ -1,0 +1,128 @@
+import type { Config } from '../../config/keys.ts';
+import type { Component } from '../../engine/database/migrate.ts';
+import type { WorkerOptions } from '../../engine/jobs/worker-options.ts';
+import type { LaneLock } from '../../engine/locks/lane-lock.ts';
+import type { Logger } from '../../engine/logger.ts';
+import { Tallyman } from '../../engine/tallyman.ts';
+import type { Wakeup } from '../../engine/wakeups/wakeup.ts';
+import { type ReachedDatabase, reachDatabase } from './database.ts';
+import type { EmbeddedWish } from './embedded.ts';
+
+export interface RuntimeOptions {
+  readonly logger: Logger;
+  /** Bring the database up to date first. The embedded one always is. */
+  readonly migrate?: boolean;
+  /** Every part beside the engine: the embedded database, which nobody else looks after, has the tables of all. */
+  readonly components: readonly Component[];
+  /** Those whose tables must be there in any database. Default: none. */
+  readonly needs?: readonly Component[];
+  /** Shown in pg_stat_activity. */
+  readonly applicationName?: string;
+  /** See `EmbeddedWish`. Default `join`. */
+  readonly embedded?: EmbeddedWish;
+  /** Connect to the brokers that are configured. Whoever runs no worker needs none. Default true. */
+  readonly brokers?: boolean;
+}
+
+export interface Runtime {
+  readonly tallyman: Tallyman;
+  readonly embedded: ReachedDatabase['embedded'];
+  readonly lost: ReachedDatabase['lost'];
+  /** Where things run, in words, without secrets. */
+  describe(): Readonly<Record<string, string>>;
+  /** The outside services that are configured beside the database; `trouble` says why one is away. */
+  brokers(): readonly { readonly name: string; readonly trouble: string | undefined }[];
+  close(): Promise<void>;
+}
+
+/** Puts a Tallyman together as the configuration says. What is not configured is not even loaded. */
+export async function openRuntime(config: Config, options: RuntimeOptions): Promise<Runtime> {
+  const { logger } = options;
+  const reached = await reachDatabase(config, options);
+  const brokers = options.brokers ?? true;
+  const wakeups: Wakeup[] = [];
+  let laneLock: LaneLock | undefined;
+  try {
+    if (brokers) {
+      wakeups.push(...(await openWakeups(config, logger)));
+      laneLock = await openLaneLock(config, logger);
+    }
+    const tallyman = await Tallyman.open({
+      databaseUrl: reached.url,
+      poolSize: config['database.poolSize'],
+      migrate: options.migrate ?? reached.embedded !== undefined,
+      components: reached.embedded ? options.components : (options.needs ?? []),
+      logger,
+      ...(options.applicationName && { applicationName: options.applicationName }),
+      jobs: { maxPayloadBytes: config['jobs.maxPayloadBytes'], maxAttempts: config['jobs.maxAttempts'] },
+      retention: { keepMs: config['retention.keepMs'] },
+      wakeups,
+      // Whoever runs no worker asks a question or two.
+      ...(!brokers && { warmConnections: 1 }),
+      ...(laneLock && { laneLock }),
+    });
+    return {
+      tallyman,
+      embedded: reached.embedded,
+      lost: reached.lost,
+      describe: () => ({
+        database: reached.where,
+        'wake-ups': ['LISTEN/NOTIFY', ...wakeups.map((wakeup) => wakeup.name)].join(', '),
+        'lane locks': ['PostgreSQL', ...(laneLock ? [laneLock.name] : [])].join(' and '),
+      }),
+      brokers: () => [
+        ...wakeups.map((wakeup) => {
+          const status = wakeup.status();
+          return { name: wakeup.name, trouble: status.state === 'down' ? status.reason : undefined };
+        }),
+        ...(laneLock ? [{ name: laneLock.name, trouble: laneLock.trouble }] : []),
+      ],
+      close: async () => {
+        await tallyman.close();
+        await reached.close();
+      },
+    };
+  } catch (error) {
+    await laneLock?.stop();
+    await reached.close();
+    throw error;
+  }
+}
+
+/** What the configuration says about workers. */
+export function workerOptions(config: Config): Omit<WorkerOptions, 'kinds'> {
+  return {
+    concurrency: config['jobs.concurrency'],
+    pollIntervalMs: config['jobs.pollIntervalMs'],
+    leaseMs: config['jobs.leaseMs'],
+    renewMs: config['jobs.renewMs'],
+    stuckAfterMs: config['jobs.stuckAfterMs'],
+    recoverIntervalMs: config['jobs.recoverIntervalMs'],
+    stopTimeoutMs: config['jobs.stopTimeoutMs'],
+  };
+}
+
+async function openWakeups(config: Config, logger: Logger): Promise<Wakeup[]> {
+  const wakeups: Wakeup[] = [];
+  const url = config['wakeups.rabbitmq.url'];
+  if (config['wakeups.rabbitmq.enabled'] && url !== null) {
+    const { rabbitmqWakeup } = await import('../../engine/wakeups/rabbitmq.ts');
+    const exchange = config['wakeups.rabbitmq.exchange'];
+    wakeups.push(
+      rabbitmqWakeup({ url, exchange, routingKey: config['wakeups.rabbitmq.routingKey'], logger }),
+    );
+  }
+  const servers = config['wakeups.nats.servers'];
+  if (servers !== null) {
+    const { natsWakeup } = await import('../../engine/wakeups/nats.ts');
+    wakeups.push(natsWakeup({ servers: servers.split(',').map((server) => server.trim()), logger }));
+  }
+  return wakeups;
+}
+
+async function openLaneLock(config: Config, logger: Logger): Promise<LaneLock | undefined> {
+  const url = config['lanes.redisUrl'];
+  if (url === null) return undefined;
+  const { redisLaneLock } = await import('../../engine/locks/redis.ts');
+  return redisLaneLock({ url, logger });
+}

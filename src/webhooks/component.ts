@@ -1,7 +1,0 @@
-import type { Component } from '../engine/database/migrate.ts';
-
-/** Owns schema `tallyman_webhooks`. */
-export const webhooksComponent: Component = {
-  name: 'webhooks',
-  folder: new URL('./migrations/', import.meta.url),
-};
