@@ -1,14 +1,14 @@
-import { type Key, type KeyName, keys } from '../config/keys.ts';
+import type { ConfigKeys, Key } from '../config/key.ts';
 
 /** docs/configuration.md is this, word for word; a test holds them equal. */
-export function configurationReference(): string {
-  const rows = (Object.entries(keys) as [KeyName, Key<unknown>][]).map(
+export function configurationReference(keys: ConfigKeys): string {
+  const rows = Object.entries(keys).map(
     ([name, key]) =>
       `| \`${name}\` | ${key.env.map((env) => variable(env, key)).join('<br>')} | ${fallback(key)} | ${key.doc} |`,
   );
   return `# Configuration
 
-<!-- Made by \`tallyman config --docs\` from src/config/keys.ts. Change it there. -->
+<!-- Made by \`tallyman config --docs\` from src/config/keys.ts and the config.ts of each app. Change it there. -->
 
 Each key can stand in a configuration file or in the environment. The environment wins over the file; of several
 names, the first. The file is \`tallyman.config.json\` in the working directory, or what \`TALLYMAN_CONFIG\` or

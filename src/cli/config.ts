@@ -1,35 +1,34 @@
 import type { Command } from 'commander';
-import { type KeyName, keys } from '../config/keys.ts';
-import { explainConfig } from '../config/load.ts';
+import { readConfig } from '../config/load.ts';
+import { examples, type JsonOption, withJson } from '../host/cli/options.ts';
+import { print, show } from '../host/cli/output/print.ts';
+import { table } from '../host/cli/output/table.ts';
+import { terminalWidth } from '../host/cli/output/terminal.ts';
+import type { CommandFrame } from '../host/cli/session.ts';
 import { configurationReference } from './config-reference.ts';
-import { examples, type JsonOption, withJson } from './options.ts';
-import { print, show } from './output/print.ts';
-import { table } from './output/table.ts';
-import { terminalWidth } from './output/terminal.ts';
 
 interface Setting {
-  readonly key: KeyName;
+  readonly key: string;
   readonly value: unknown;
   readonly source: string;
 }
 
-export function addConfig(program: Command): void {
+export function addConfig(program: Command, { configSchema }: CommandFrame): void {
   withJson(program.command('config'))
     .description('the configuration in effect, and where each value comes from; secrets are not shown')
     .option('--docs', 'the reference of all keys, as Markdown')
     .addHelpText('after', examples(['config', 'config --docs > docs/configuration.md']))
     .action((options: JsonOption & { docs?: boolean }) => {
       if (options.docs) {
-        print(configurationReference().trimEnd());
+        print(configurationReference(configSchema.keys).trimEnd());
         return;
       }
-      const { config, sources } = explainConfig();
-      const settings = (Object.keys(keys) as KeyName[]).map((key): Setting => {
-        const secret = 'secret' in keys[key] && keys[key].secret === true;
+      const { config, sources } = readConfig(configSchema);
+      const settings = Object.entries(configSchema.keys).map(([key, { secret }]): Setting => {
         return {
           key,
           value: secret ? withoutSecrets(config[key]) : config[key],
-          source: sources[key].replace(/^its default$/, 'default'),
+          source: (sources[key] ?? '').replace(/^its default$/, 'default'),
         };
       });
       show(options.json, { items: settings }, () =>

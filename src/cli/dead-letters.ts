@@ -2,9 +2,8 @@ import type { Command } from 'commander';
 import type { DeadLetter, DeadLetterFilter, DeadLetters } from '../engine/deadletters/dead-letters.ts';
 import { TallymanError } from '../engine/errors.ts';
 import { given } from '../given.ts';
-import { forEachId } from './each.ts';
-import { exitCodes, usage } from './exit.ts';
-import { errorSection, more, payloadSection } from './jobs.ts';
+import { forEachId } from '../host/cli/each.ts';
+import { exitCodes, usage } from '../host/cli/exit.ts';
 import {
   collect,
   examples,
@@ -13,13 +12,14 @@ import {
   type PageOptions,
   withJson,
   withPage,
-} from './options.ts';
-import { complain, show } from './output/print.ts';
-import { facts, table } from './output/table.ts';
-import { confirm, Progress, terminalWidth } from './output/terminal.ts';
-import { count } from './output/text.ts';
-import { fullTime, relativeTime } from './output/time.ts';
-import { withTallyman } from './session.ts';
+} from '../host/cli/options.ts';
+import { complain, show } from '../host/cli/output/print.ts';
+import { facts, table } from '../host/cli/output/table.ts';
+import { confirm, Progress, terminalWidth } from '../host/cli/output/terminal.ts';
+import { count } from '../host/cli/output/text.ts';
+import { fullTime, relativeTime } from '../host/cli/output/time.ts';
+import type { CommandFrame } from '../host/cli/session.ts';
+import { errorSection, more, payloadSection } from './jobs.ts';
 
 interface FilterOptions {
   readonly queue?: string;
@@ -60,7 +60,7 @@ const filterOf = ({
   search,
 }: FilterOptions): DeadLetterFilter => given({ queue, kind, lane, tenantId, errorCode, search });
 
-export function addDeadLetters(program: Command): void {
+export function addDeadLetters(program: Command, frame: CommandFrame): void {
   const letters = group(
     program,
     'dead-letters',
@@ -74,7 +74,7 @@ export function addDeadLetters(program: Command): void {
       examples(['dead-letters list --kind carrier.book', 'dead-letters list --search timeout --json']),
     )
     .action((options: PageOptions & FilterOptions) =>
-      withTallyman(async ({ tallyman, now }) => {
+      frame.withTallyman(async ({ tallyman, now }) => {
         const page = await collect(options, (at) => tallyman.deadLetters.list(filterOf(options), at));
         show(options.json, page, () => lettersTable(page.items, now) + more(page.nextCursor));
       }),
@@ -85,7 +85,7 @@ export function addDeadLetters(program: Command): void {
     .argument('<id>', 'id of the dead letter')
     .addHelpText('after', examples(['dead-letters show 4711']))
     .action((id: string, options: JsonOption) =>
-      withTallyman(async ({ tallyman, now }) => {
+      frame.withTallyman(async ({ tallyman, now }) => {
         const letter = await tallyman.deadLetters.get(id);
         if (!letter) throw new TallymanError('NOT_FOUND', `there is no dead letter ${id}`);
         show(options.json, letter, () => letterPage(letter, now));
@@ -100,7 +100,7 @@ export function addDeadLetters(program: Command): void {
       examples(['dead-letters redrive 4711 4712', 'dead-letters redrive --all --kind carrier.book --yes']),
     )
     .action((ids: string[], options: BulkOptions) =>
-      withTallyman(async ({ tallyman: { deadLetters } }) => {
+      frame.withTallyman(async ({ tallyman: { deadLetters } }) => {
         const redrive = { toHead: options.toHead === true };
         if (!bulk(ids, options, 'redrive'))
           return forEachId(
@@ -121,7 +121,7 @@ export function addDeadLetters(program: Command): void {
       examples(['dead-letters discard 4711', 'dead-letters discard --all --error-code GONE']),
     )
     .action((ids: string[], options: BulkOptions) =>
-      withTallyman(async ({ tallyman: { deadLetters } }) => {
+      frame.withTallyman(async ({ tallyman: { deadLetters } }) => {
         if (!bulk(ids, options, 'discard'))
           return forEachId(
             ids,

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { TallymanError } from '../engine/errors.ts';
 import { type Job, type JobError, type JobStatus, jobStatuses } from '../engine/jobs/jobs.ts';
 import { given } from '../given.ts';
-import { forEachId } from './each.ts';
+import { forEachId } from '../host/cli/each.ts';
 import {
   collect,
   examples,
@@ -12,13 +12,13 @@ import {
   type PageOptions,
   withJson,
   withPage,
-} from './options.ts';
-import { show } from './output/print.ts';
-import { facts, table } from './output/table.ts';
-import { paintState, terminalWidth } from './output/terminal.ts';
-import { printableLines } from './output/text.ts';
-import { fullTime, relativeTime } from './output/time.ts';
-import { withTallyman } from './session.ts';
+} from '../host/cli/options.ts';
+import { show } from '../host/cli/output/print.ts';
+import { facts, table } from '../host/cli/output/table.ts';
+import { paintState, terminalWidth } from '../host/cli/output/terminal.ts';
+import { printableLines } from '../host/cli/output/text.ts';
+import { fullTime, relativeTime } from '../host/cli/output/time.ts';
+import type { CommandFrame } from '../host/cli/session.ts';
 
 interface ListOptions extends PageOptions {
   readonly status?: JobStatus;
@@ -29,7 +29,7 @@ interface ListOptions extends PageOptions {
   readonly correlation?: string;
 }
 
-export function addJobs(program: Command): void {
+export function addJobs(program: Command, frame: CommandFrame): void {
   const jobs = group(program, 'jobs', 'look at jobs, run them again, cancel them');
 
   withPage(jobs.command('list'))
@@ -45,7 +45,7 @@ export function addJobs(program: Command): void {
       examples(['jobs list --status failed', 'jobs list --kind label.print -n 500 --json']),
     )
     .action((options: ListOptions) =>
-      withTallyman(async ({ tallyman, now }) => {
+      frame.withTallyman(async ({ tallyman, now }) => {
         const { status, queue, kind, lane, tenant: tenantId, correlation: correlationId } = options;
         const page = await collect(options, (at) =>
           tallyman.jobs.list(given({ status, queue, kind, lane, tenantId, correlationId }), at),
@@ -59,7 +59,7 @@ export function addJobs(program: Command): void {
     .argument('<id>', 'id of the job')
     .addHelpText('after', examples(['jobs show 4711', 'jobs show 4711 --json']))
     .action((id: string, options: JsonOption) =>
-      withTallyman(async ({ tallyman, now }) => {
+      frame.withTallyman(async ({ tallyman, now }) => {
         const job = await tallyman.jobs.get(id);
         if (!job) throw new TallymanError('NOT_FOUND', `there is no job ${id}`);
         show(options.json, job, () => jobPage(job, now));
@@ -71,7 +71,7 @@ export function addJobs(program: Command): void {
     .argument('<id...>', 'ids of the jobs')
     .addHelpText('after', examples(['jobs retry 4711 4712']))
     .action((ids: string[], options: JsonOption) =>
-      withTallyman(({ tallyman }) =>
+      frame.withTallyman(({ tallyman }) =>
         forEachId(ids, { ...options, done: 'retried', say: (id) => `job ${id} will be run again` }, (id) =>
           tallyman.jobs.retry(id),
         ),
@@ -84,7 +84,7 @@ export function addJobs(program: Command): void {
     .option('--reason <text>', 'kept with the job', 'cancelled by a person')
     .addHelpText('after', examples(['jobs cancel 4711', 'jobs cancel 4711 4712 --reason "wrong dock"']))
     .action((ids: string[], options: JsonOption & { reason: string }) =>
-      withTallyman(({ tallyman }) =>
+      frame.withTallyman(({ tallyman }) =>
         forEachId(ids, { ...options, done: 'cancelled', say: (id) => `job ${id} is cancelled` }, (id) =>
           tallyman.jobs.cancel(id, options.reason),
         ),

@@ -1,17 +1,19 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { given } from '../given.ts';
+import { examples, group, type JsonOption, oneOf, withJson } from '../host/cli/options.ts';
+import { complain, print, show } from '../host/cli/output/print.ts';
+import { table } from '../host/cli/output/table.ts';
+import { paintState, terminalWidth } from '../host/cli/output/terminal.ts';
+import { relativeTime } from '../host/cli/output/time.ts';
+import type { CommandFrame, Session } from '../host/cli/session.ts';
 import { loadSecretBox } from '../host/process/secrets.ts';
 import { type Role, roles } from '../host/roles.ts';
 import { type ApiKey, ApiKeys } from '../server/access/keys.ts';
 import { serverComponent } from '../server/component.ts';
-import { examples, group, type JsonOption, oneOf, withJson } from './options.ts';
-import { complain, print, show } from './output/print.ts';
-import { table } from './output/table.ts';
-import { paintState, terminalWidth } from './output/terminal.ts';
-import { relativeTime } from './output/time.ts';
-import { type Session, withTallyman } from './session.ts';
 
-export function addKeys(program: Command): void {
+export function addKeys(program: Command, { withTallyman }: CommandFrame): void {
+  const withServer = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
+    withTallyman(work, [serverComponent]);
   const keys = group(program, 'keys', 'API keys: who may ask the server for what');
 
   withJson(keys.command('create'))
@@ -97,6 +99,3 @@ function keysTable(keys: readonly ApiKey[], now: Date): string {
     terminalWidth(),
   );
 }
-
-const withServer = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
-  withTallyman(work, [serverComponent]);

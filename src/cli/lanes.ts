@@ -2,7 +2,6 @@ import type { Command } from 'commander';
 import { TallymanError } from '../engine/errors.ts';
 import type { Lane, LaneState } from '../engine/lanes/lanes.ts';
 import { given } from '../given.ts';
-import { errorSection, jobsTable, more } from './jobs.ts';
 import {
   collect,
   examples,
@@ -12,12 +11,13 @@ import {
   type PageOptions,
   withJson,
   withPage,
-} from './options.ts';
-import { print, show } from './output/print.ts';
-import { facts, table } from './output/table.ts';
-import { paintState, terminalWidth } from './output/terminal.ts';
-import { fullTime, relativeTime } from './output/time.ts';
-import { withTallyman } from './session.ts';
+} from '../host/cli/options.ts';
+import { print, show } from '../host/cli/output/print.ts';
+import { facts, table } from '../host/cli/output/table.ts';
+import { paintState, terminalWidth } from '../host/cli/output/terminal.ts';
+import { fullTime, relativeTime } from '../host/cli/output/time.ts';
+import type { CommandFrame } from '../host/cli/session.ts';
+import { errorSection, jobsTable, more } from './jobs.ts';
 
 interface WhereOptions extends JsonOption {
   readonly queue?: string;
@@ -30,7 +30,7 @@ const whereOf = ({ queue, tenant: tenantId }: WhereOptions) => given({ queue, te
 const withWhere = (command: Command): Command =>
   command.option('-q, --queue <name>', 'of this queue').option('-t, --tenant <id>', 'of this tenant');
 
-export function addLanes(program: Command): void {
+export function addLanes(program: Command, frame: CommandFrame): void {
   const lanes = group(program, 'lanes', 'keys under which jobs run one after another');
 
   withWhere(withPage(lanes.command('list')))
@@ -38,7 +38,7 @@ export function addLanes(program: Command): void {
     .option('-s, --state <state>', `one of ${states.join(', ')}`, oneOf(states))
     .addHelpText('after', examples(['lanes list --state blocked', 'lanes list --queue dock --json']))
     .action((options: PageOptions & WhereOptions & { state?: LaneState }) =>
-      withTallyman(async ({ tallyman, now }) => {
+      frame.withTallyman(async ({ tallyman, now }) => {
         const filter = { ...whereOf(options), ...given({ state: options.state }) };
         const page = await collect(options, (at) => tallyman.lanes.list(filter, at));
         show(options.json, page, () => lanesTable(page.items, now) + more(page.nextCursor));
@@ -50,7 +50,7 @@ export function addLanes(program: Command): void {
     .argument('<key>', 'key of the lane')
     .addHelpText('after', examples(['lanes show door-7', 'lanes show door-7 --queue dock --json']))
     .action((key: string, options: WhereOptions) =>
-      withTallyman(async ({ tallyman, now }) => {
+      frame.withTallyman(async ({ tallyman, now }) => {
         const lane = await tallyman.lanes.get(key, whereOf(options));
         if (!lane) throw new TallymanError('NOT_FOUND', `there is no lane "${key}"`);
         const { queue, tenantId } = lane;
@@ -90,7 +90,7 @@ To run the job that blocked it first, redrive it instead:
   $ tallyman dead-letters redrive <id> --to-head`,
     )
     .action((key: string, options: WhereOptions) =>
-      withTallyman(async ({ tallyman }) => {
+      frame.withTallyman(async ({ tallyman }) => {
         await tallyman.lanes.unblock(key, whereOf(options));
         print(`lane "${key}" goes on`);
       }),

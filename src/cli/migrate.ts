@@ -1,23 +1,22 @@
 import type { Command } from 'commander';
-import { loadConfig } from '../config/load.ts';
+import type { Config } from '../config/keys.ts';
 import { Database } from '../engine/database/database.ts';
 import { engineComponent, type MigrationReport, migrate } from '../engine/database/migrate.ts';
+import { examples, type JsonOption, withJson } from '../host/cli/options.ts';
+import { show } from '../host/cli/output/print.ts';
+import { count } from '../host/cli/output/text.ts';
+import { type CommandFrame, commandLogger } from '../host/cli/session.ts';
 import { reachDatabase } from '../host/process/database.ts';
-import { components } from '../server/components.ts';
-import { examples, type JsonOption, withJson } from './options.ts';
-import { show } from './output/print.ts';
-import { count } from './output/text.ts';
-import { commandLogger } from './session.ts';
 
-export function addMigrate(program: Command): void {
+export function addMigrate(program: Command, frame: CommandFrame): void {
   withJson(program.command('migrate'))
     .description('bring the database up to date; safe while older versions of the program run')
     .option('--dry-run', 'only tell what would be done')
     .addHelpText('after', examples(['migrate', 'migrate --dry-run']))
     .action(async (options: JsonOption & { dryRun?: boolean }) => {
       const dryRun = options.dryRun === true;
-      const report = await withDatabase((database) =>
-        migrate(database, { dryRun, components: [engineComponent, ...components] }),
+      const report = await withDatabase(frame.loadConfig(), (database) =>
+        migrate(database, { dryRun, components: [engineComponent, ...frame.components] }),
       );
       const names = (list: MigrationReport['applied']) =>
         list.map(({ component, name }) => `${component}/${name}`);
@@ -33,9 +32,9 @@ export function addMigrate(program: Command): void {
 }
 
 /** Connections alone, whatever state the database is in. */
-export async function withDatabase<T>(work: (database: Database) => Promise<T>): Promise<T> {
+export async function withDatabase<T>(config: Config, work: (database: Database) => Promise<T>): Promise<T> {
   const logger = commandLogger();
-  const reached = await reachDatabase(loadConfig(), { logger });
+  const reached = await reachDatabase(config, { logger });
   try {
     const database = await Database.connect({
       url: reached.url,

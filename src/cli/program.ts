@@ -1,31 +1,28 @@
 import { Command, CommanderError } from 'commander';
-import { addLabels } from '../apps/labels/commands.ts';
-import { addRfid } from '../apps/rfid/commands.ts';
-import { addReplay } from '../apps/rfid/replay-command.ts';
-import { addWebhooks } from '../apps/webhooks/commands.ts';
+import type { App } from '../host/app.ts';
+import { exitCodeHelp, exitCodes, explain } from '../host/cli/exit.ts';
+import { complain } from '../host/cli/output/print.ts';
+import { commandFrame } from '../host/cli/session.ts';
+import { version } from '../host/version.ts';
 import { addConfig } from './config.ts';
 import { addDeadLetters } from './dead-letters.ts';
 import { addDoctor } from './doctor.ts';
-import { exitCodeHelp, exitCodes, explain } from './exit.ts';
 import { addJobs } from './jobs.ts';
 import { addKeys } from './keys.ts';
 import { addLanes } from './lanes.ts';
 import { addMigrate } from './migrate.ts';
-import { complain } from './output/print.ts';
 import { addQueues } from './queues.ts';
 import { addSchedules } from './schedules.ts';
 import { addServe } from './serve.ts';
-import { addSimulate } from './simulate.ts';
 import { addTenants } from './tenants.ts';
-import { version } from './version.ts';
 import { addWorker } from './worker.ts';
 
 /** Answers the exit code; never throws. */
-export async function run(args: readonly string[]): Promise<number> {
+export async function run(args: readonly string[], apps: readonly App[]): Promise<number> {
   // Whatever an action leaves here is the answer, so that one that did half of its work can say so.
   process.exitCode = exitCodes.ok;
   try {
-    await buildProgram().parseAsync(args, { from: 'user' });
+    await buildProgram(apps).parseAsync(args, { from: 'user' });
     return Number(process.exitCode);
   } catch (error) {
     // Commander has printed its message, or the help that was asked for.
@@ -37,7 +34,7 @@ export async function run(args: readonly string[]): Promise<number> {
   }
 }
 
-export function buildProgram(): Command {
+export function buildProgram(apps: readonly App[]): Command {
   const program = new Command('tallyman')
     .description(
       'Looks after jobs, lanes, queues and dead letters; runs the server and workers; keeps the database up to date.',
@@ -52,23 +49,11 @@ export function buildProgram(): Command {
       const { config } = program.opts<{ config?: string }>();
       if (config !== undefined) process.env.TALLYMAN_CONFIG = config;
     });
-  addJobs(program);
-  addDeadLetters(program);
-  addLanes(program);
-  addQueues(program);
-  addSchedules(program);
-  addWebhooks(program);
-  addServe(program);
-  addWorker(program);
-  addRfid(program);
-  addLabels(program);
-  addReplay(program);
-  addTenants(program);
-  addKeys(program);
-  addMigrate(program);
-  addDoctor(program);
-  addConfig(program);
-  addSimulate(program);
+  const frame = commandFrame(apps);
+  for (const add of [addJobs, addDeadLetters, addLanes, addQueues, addSchedules]) add(program, frame);
+  for (const add of [addServe, addWorker, addTenants, addKeys, addMigrate, addDoctor, addConfig])
+    add(program, frame);
+  for (const app of apps) app.commands?.(program, commandFrame(apps, app));
   program.addHelpText(
     'after',
     `${exitCodeHelp}

@@ -1,13 +1,13 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { Queue } from '../engine/jobs/queues.ts';
 import { given } from '../given.ts';
-import { usage } from './exit.ts';
-import { examples, group, type JsonOption, withJson } from './options.ts';
-import { print, show } from './output/print.ts';
-import { table } from './output/table.ts';
-import { paintState, terminalWidth } from './output/terminal.ts';
-import { relativeTime } from './output/time.ts';
-import { withTallyman } from './session.ts';
+import { usage } from '../host/cli/exit.ts';
+import { examples, group, type JsonOption, withJson } from '../host/cli/options.ts';
+import { print, show } from '../host/cli/output/print.ts';
+import { table } from '../host/cli/output/table.ts';
+import { paintState, terminalWidth } from '../host/cli/output/terminal.ts';
+import { relativeTime } from '../host/cli/output/time.ts';
+import type { CommandFrame } from '../host/cli/session.ts';
 
 /** Commander makes an empty text of a null, so "none" stays a word until the options have been read. */
 type Limit = number | 'none';
@@ -18,14 +18,14 @@ interface LimitOptions {
   readonly burst?: Limit;
 }
 
-export function addQueues(program: Command): void {
+export function addQueues(program: Command, frame: CommandFrame): void {
   const queues = group(program, 'queues', 'pause, resume and limit queues');
 
   withJson(queues.command('list'))
     .description('what waits and runs in each, and its limits')
     .addHelpText('after', examples(['queues list', 'queues list --json']))
     .action((options: JsonOption) =>
-      withTallyman(async ({ tallyman, now }) => {
+      frame.withTallyman(async ({ tallyman, now }) => {
         const items = await tallyman.queues.list();
         show(options.json, { items }, () => queuesTable(items, now));
       }),
@@ -37,7 +37,7 @@ export function addQueues(program: Command): void {
     .argument('<name>', 'name of the queue')
     .addHelpText('after', examples(['queues pause carriers']))
     .action((name: string) =>
-      withTallyman(async ({ tallyman }) => {
+      frame.withTallyman(async ({ tallyman }) => {
         await tallyman.queues.pause(name);
         print(`queue "${name}" is paused`);
       }),
@@ -49,7 +49,7 @@ export function addQueues(program: Command): void {
     .argument('<name>', 'name of the queue')
     .addHelpText('after', examples(['queues resume carriers']))
     .action((name: string) =>
-      withTallyman(async ({ tallyman }) => {
+      frame.withTallyman(async ({ tallyman }) => {
         await tallyman.queues.resume(name);
         print(`queue "${name}" goes on`);
       }),
@@ -78,7 +78,7 @@ export function addQueues(program: Command): void {
         rateBurst: limitOf(burst),
       });
       if (Object.keys(limits).length === 0) throw usage('name a limit: --max-running, --rate or --burst');
-      return withTallyman(async ({ tallyman, now }) => {
+      return frame.withTallyman(async ({ tallyman, now }) => {
         await tallyman.queues.configure(name, limits);
         print(
           queuesTable(

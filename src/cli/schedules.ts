@@ -1,21 +1,21 @@
 import type { Command } from 'commander';
 import { TallymanError } from '../engine/errors.ts';
 import type { Schedule, Schedules } from '../engine/schedules/schedules.ts';
-import { examples, group, type JsonOption, withJson } from './options.ts';
-import { print, show } from './output/print.ts';
-import { table } from './output/table.ts';
-import { paintState, terminalWidth } from './output/terminal.ts';
-import { relativeTime } from './output/time.ts';
-import { withTallyman } from './session.ts';
+import { examples, group, type JsonOption, withJson } from '../host/cli/options.ts';
+import { print, show } from '../host/cli/output/print.ts';
+import { table } from '../host/cli/output/table.ts';
+import { paintState, terminalWidth } from '../host/cli/output/terminal.ts';
+import { relativeTime } from '../host/cli/output/time.ts';
+import type { CommandFrame } from '../host/cli/session.ts';
 
-export function addSchedules(program: Command): void {
+export function addSchedules(program: Command, frame: CommandFrame): void {
   const schedules = group(program, 'schedules', 'jobs that are enqueued by the clock');
 
   withJson(schedules.command('list'))
     .description('when each runs next')
     .addHelpText('after', examples(['schedules list', 'schedules list --json']))
     .action((options: JsonOption) =>
-      withTallyman(async ({ tallyman, now }) => {
+      frame.withTallyman(async ({ tallyman, now }) => {
         const items = await tallyman.schedules.list();
         show(options.json, { items }, () => schedulesTable(items, now));
       }),
@@ -27,7 +27,7 @@ export function addSchedules(program: Command): void {
     .argument('<name>', 'name of the schedule')
     .addHelpText('after', examples(['schedules pause nightly-report']))
     .action((name: string) =>
-      change(name, 'is paused already', async (all) => {
+      change(frame, name, 'is paused already', async (all) => {
         if (!(await all.pause(name))) return false;
         print(`schedule "${name}" is paused`);
         return true;
@@ -40,7 +40,7 @@ export function addSchedules(program: Command): void {
     .argument('<name>', 'name of the schedule')
     .addHelpText('after', examples(['schedules resume nightly-report']))
     .action((name: string) =>
-      change(name, 'is not paused', async (all) => {
+      change(frame, name, 'is not paused', async (all) => {
         if (!(await all.resume(name))) return false;
         print(`schedule "${name}" goes on`);
         return true;
@@ -53,7 +53,7 @@ export function addSchedules(program: Command): void {
     .argument('<name>', 'name of the schedule')
     .addHelpText('after', examples(['schedules remove nightly-report']))
     .action((name: string) =>
-      change(name, 'is gone', async (all) => {
+      change(frame, name, 'is gone', async (all) => {
         if (!(await all.remove(name))) return false;
         print(`schedule "${name}" is removed`);
         return true;
@@ -62,7 +62,12 @@ export function addSchedules(program: Command): void {
 }
 
 /** `work` answers whether it changed something; if not, either there is no such schedule or `otherwise` is why. */
-function change(name: string, otherwise: string, work: (all: Schedules) => Promise<boolean>): Promise<void> {
+function change(
+  { withTallyman }: CommandFrame,
+  name: string,
+  otherwise: string,
+  work: (all: Schedules) => Promise<boolean>,
+): Promise<void> {
   return withTallyman(async ({ tallyman: { schedules } }) => {
     if (await work(schedules)) return;
     const known = (await schedules.list()).some((schedule) => schedule.name === name);

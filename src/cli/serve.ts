@@ -1,13 +1,13 @@
 import type { Command } from 'commander';
-import { loadConfig } from '../config/load.ts';
 import { TallymanError } from '../engine/errors.ts';
+import { exitCodes } from '../host/cli/exit.ts';
+import { examples, wholeNumber } from '../host/cli/options.ts';
+import { complain } from '../host/cli/output/print.ts';
+import type { CommandFrame } from '../host/cli/session.ts';
 import { partNames, partsOf } from '../host/parts.ts';
 import { createLogger } from '../host/process/logger.ts';
 import { onStopSignal } from '../host/process/signals.ts';
-import { exitCodes } from './exit.ts';
-import { examples, wholeNumber } from './options.ts';
-import { complain } from './output/print.ts';
-import { version } from './version.ts';
+import { version } from '../host/version.ts';
 import { loadKinds } from './worker.ts';
 
 interface ServeCommandOptions {
@@ -18,11 +18,11 @@ interface ServeCommandOptions {
   readonly migrate?: boolean;
 }
 
-export function addServe(program: Command): void {
+export function addServe(program: Command, frame: CommandFrame): void {
   program
     .command('serve')
     .description('run the HTTP API, workers and deliveries until SIGTERM or Ctrl-C')
-    .option('--only <parts>', `some of ${partNames.join(', ')} (default: server.parts)`)
+    .option('--only <parts>', `some of ${partNames(frame.apps).join(', ')} (default: server.parts)`)
     .option('--host <address>', 'where the API listens (default: server.host)')
     .option('--port <number>', 'its port, 0 for any free one (default: server.port)', wholeNumber(0, 65_535))
     .option('--kinds <module>', 'file that exports the kinds to run (default: server.kinds)')
@@ -35,17 +35,17 @@ Without API keys the API answers this machine alone; \`tallyman keys create\`
 makes the first one. The first signal lets requests and running jobs finish, for
 up to jobs.stopTimeoutMs; the second ends the process at once.`,
     )
-    .action(runServe);
+    .action((options: ServeCommandOptions) => runServe(options, frame));
 }
 
-async function runServe(options: ServeCommandOptions): Promise<void> {
+async function runServe(options: ServeCommandOptions, { apps, loadConfig }: CommandFrame): Promise<void> {
   const loaded = loadConfig();
   const config = {
     ...loaded,
     ...(options.host !== undefined && { 'server.host': options.host }),
     ...(options.port !== undefined && { 'server.port': options.port }),
   };
-  const parts = partsOf(options.only ?? config['server.parts']);
+  const parts = partsOf(options.only ?? config['server.parts'], apps);
   const module = options.kinds ?? config['server.kinds'];
   const kinds = module === null ? [] : await loadKinds(module);
   const logger = createLogger({ level: config['log.level'] });
@@ -53,6 +53,7 @@ async function runServe(options: ServeCommandOptions): Promise<void> {
   // Not before it is wanted: the HTTP server and all it needs take half of the time a command has to start.
   const { serve } = await import('../host/serve.ts');
   const serving = await serve({
+    apps,
     config,
     parts,
     kinds,

@@ -1,14 +1,16 @@
 import type { Command } from 'commander';
+import { examples, group, type JsonOption, withJson } from '../host/cli/options.ts';
+import { show } from '../host/cli/output/print.ts';
+import { table } from '../host/cli/output/table.ts';
+import { terminalWidth } from '../host/cli/output/terminal.ts';
+import { relativeTime } from '../host/cli/output/time.ts';
+import type { CommandFrame, Session } from '../host/cli/session.ts';
 import { type Tenant, Tenants } from '../server/access/tenants.ts';
 import { serverComponent } from '../server/component.ts';
-import { examples, group, type JsonOption, withJson } from './options.ts';
-import { show } from './output/print.ts';
-import { table } from './output/table.ts';
-import { terminalWidth } from './output/terminal.ts';
-import { relativeTime } from './output/time.ts';
-import { type Session, withTallyman } from './session.ts';
 
-export function addTenants(program: Command): void {
+export function addTenants(program: Command, { withTallyman }: CommandFrame): void {
+  const withServer = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
+    withTallyman(work, [serverComponent]);
   const tenants = group(program, 'tenants', 'who shares this installation without seeing each other');
 
   withJson(tenants.command('create'))
@@ -43,6 +45,3 @@ export function addTenants(program: Command): void {
       }),
     );
 }
-
-const withServer = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
-  withTallyman(work, [serverComponent]);

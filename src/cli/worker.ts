@@ -1,15 +1,14 @@
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { type Command, InvalidArgumentError } from 'commander';
-import { loadConfig } from '../config/load.ts';
 import { messageOf, TallymanError } from '../engine/errors.ts';
 import type { AnyKind } from '../engine/jobs/kind.ts';
+import { exitCodes, usage } from '../host/cli/exit.ts';
+import { examples, wholeNumber } from '../host/cli/options.ts';
+import type { CommandFrame } from '../host/cli/session.ts';
 import { createLogger } from '../host/process/logger.ts';
 import { openRuntime, workerOptions } from '../host/process/open.ts';
 import { onStopSignal } from '../host/process/signals.ts';
-import { components } from '../server/components.ts';
-import { exitCodes, usage } from './exit.ts';
-import { examples, wholeNumber } from './options.ts';
 
 interface WorkerCommandOptions {
   readonly concurrency?: number;
@@ -17,7 +16,7 @@ interface WorkerCommandOptions {
   readonly migrate?: boolean;
 }
 
-export function addWorker(program: Command): void {
+export function addWorker(program: Command, frame: CommandFrame): void {
   program
     .command('worker')
     .description('run jobs until SIGTERM or Ctrl-C')
@@ -37,10 +36,14 @@ The first signal lets running jobs finish, for up to jobs.stopTimeoutMs, and
 hands the rest back without costing an attempt; exit code 0. The second ends the
 process at once: 130 after SIGINT, 143 after SIGTERM.`,
     )
-    .action(runWorker);
+    .action((module: string, options: WorkerCommandOptions) => runWorker(module, options, frame));
 }
 
-async function runWorker(module: string, options: WorkerCommandOptions): Promise<void> {
+async function runWorker(
+  module: string,
+  options: WorkerCommandOptions,
+  { loadConfig, components }: CommandFrame,
+): Promise<void> {
   const config = loadConfig();
   const kinds = await loadKinds(module);
   const logger = createLogger({ level: config['log.level'] });

@@ -1,6 +1,16 @@
 import { readFileSync } from 'node:fs';
 import { messageOf, TallymanError } from '../engine/errors.ts';
-import { type Config, type Key, type KeyName, keys } from './keys.ts';
+import type { ConfigKeys, Key } from './key.ts';
+import type { Config } from './keys.ts';
+
+/** Settings that do not fit together: a problem each, in words. */
+export type Contradictions = (config: Config) => readonly string[];
+
+/** Every key there is, and what must hold between them. */
+export interface ConfigSchema {
+  readonly keys: ConfigKeys;
+  readonly contradictions: readonly Contradictions[];
+}
 
 export interface LoadOptions {
   /** Default `process.env`. */
@@ -11,25 +21,23 @@ export interface LoadOptions {
 
 const defaultFile = 'tallyman.config.json';
 
-/** Reads file and environment. Every problem is named with its key, the value, and what was expected. */
-export function loadConfig(options: LoadOptions = {}): Config {
-  return explainConfig(options).config;
-}
-
-/** The same, with where each value came from. */
-export function explainConfig(options: LoadOptions = {}): {
-  config: Config;
-  sources: Readonly<Record<KeyName, string>>;
-} {
+/**
+ * Reads file and environment, and tells where each value came from. Every problem is named with its key, the value, and
+ * what was expected.
+ */
+export function readConfig(
+  { keys, contradictions }: ConfigSchema,
+  options: LoadOptions = {},
+): { config: Config; sources: Readonly<Record<string, string>> } {
   const env = options.env ?? process.env;
   const named = options.file ?? env.TALLYMAN_CONFIG;
-  const fromFile = flatten(readFile(named ?? defaultFile, named !== undefined));
+  const fromFile = flatten(readFile(named ?? defaultFile, named !== undefined), keys);
   const problems = [...fromFile.keys()]
     .filter((name) => !(name in keys))
-    .map((name) => `${name} is not a key${suggestion(name)}`);
-  const config: Partial<Record<KeyName, unknown>> = {};
-  const sources: Partial<Record<KeyName, string>> = {};
-  for (const [name, key] of Object.entries(keys) as [KeyName, Key<unknown>][]) {
+    .map((name) => `${name} is not a key${suggestion(name, keys)}`);
+  const config: Record<string, unknown> = {};
+  const sources: Record<string, string> = {};
+  for (const [name, key] of Object.entries(keys)) {
     const found = find(name, key, env, fromFile);
     sources[name] = found.source;
     const result = key.schema.safeParse(found.value);
@@ -42,7 +50,7 @@ export function explainConfig(options: LoadOptions = {}): {
       );
   }
   const complete = config as Config;
-  if (problems.length === 0) problems.push(...contradictions(complete));
+  if (problems.length === 0) problems.push(...contradictions.flatMap((find) => find(complete)));
   if (problems.length > 0)
     throw new TallymanError(
       'BAD_CONFIG',
@@ -51,26 +59,22 @@ export function explainConfig(options: LoadOptions = {}): {
         details: { problems },
       },
     );
-  return { config: complete, sources: sources as Record<KeyName, string> };
+  return { config: complete, sources };
 }
 
-function contradictions(config: Config): string[] {
+export const coreContradictions: Contradictions = (config) => {
   const problems: string[] = [];
   if (config['jobs.renewMs'] >= config['jobs.leaseMs'])
     problems.push(
       `jobs.renewMs (${config['jobs.renewMs']}) must be below jobs.leaseMs (${config['jobs.leaseMs']}): a lease would end before it is renewed`,
     );
-  if (config['retention.readsMs'] < config['retention.rawReadsMs'])
-    problems.push(
-      `retention.readsMs (${config['retention.readsMs']}) must not be below retention.rawReadsMs (${config['retention.rawReadsMs']}): a read that is replayed would not be recognised`,
-    );
   if (config['wakeups.rabbitmq.enabled'] && config['wakeups.rabbitmq.url'] === null)
     problems.push('wakeups.rabbitmq.enabled is true, but wakeups.rabbitmq.url is not set');
   return problems;
-}
+};
 
 function find(
-  name: KeyName,
+  name: string,
   key: Key<unknown>,
   env: Readonly<Record<string, string | undefined>>,
   file: ReadonlyMap<string, unknown>,
@@ -112,17 +116,17 @@ function readFile(path: string, required: boolean): unknown {
 }
 
 /** `{jobs: {leaseMs: 1}}` as `jobs.leaseMs`. */
-function flatten(value: unknown, prefix = ''): Map<string, unknown> {
+function flatten(value: unknown, keys: ConfigKeys, prefix = ''): Map<string, unknown> {
   if (prefix in keys || typeof value !== 'object' || value === null || Array.isArray(value))
     return prefix ? new Map([[prefix, value]]) : new Map();
   return new Map(
     Object.entries(value).flatMap(([name, inner]) => [
-      ...flatten(inner, prefix ? `${prefix}.${name}` : name),
+      ...flatten(inner, keys, prefix ? `${prefix}.${name}` : name),
     ]),
   );
 }
 
-function suggestion(name: string): string {
+function suggestion(name: string, keys: ConfigKeys): string {
   const close = Object.keys(keys)
     .map((known) => ({ known, distance: distance(name.toLowerCase(), known.toLowerCase()) }))
     .sort((a, b) => a.distance - b.distance)[0];

@@ -2,19 +2,20 @@ import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type MqttOptions, mqttSettings } from '../apps/iot/mqtt/index.ts';
 import { registerDoors, startIntake } from '../apps/rfid/intake/index.ts';
-import { print } from '../cli/output/print.ts';
-import { version } from '../cli/version.ts';
 import type { Config } from '../config/keys.ts';
-import { loadConfig } from '../config/load.ts';
 import { messageOf, TallymanError } from '../engine/errors.ts';
 import type { Logger } from '../engine/logger.ts';
+import { apps } from '../host/apps.ts';
+import { print } from '../host/cli/output/print.ts';
+import { componentsOf } from '../host/components.ts';
+import { loadConfig } from '../host/config.ts';
 import { reachDatabase } from '../host/process/database.ts';
 import { createLogger } from '../host/process/logger.ts';
 import { openRuntime, type Runtime } from '../host/process/open.ts';
 import { loadSecretBox } from '../host/process/secrets.ts';
 import { onStopSignal } from '../host/process/signals.ts';
+import { version } from '../host/version.ts';
 import { Metrics } from '../observability/metrics.ts';
-import { components } from '../server/components.ts';
 import { type RunningServer, startServer } from '../server/server.ts';
 import { driveReaders } from '../simulate/drive.ts';
 import { Publisher } from '../simulate/publisher.ts';
@@ -50,7 +51,8 @@ export async function runDemo(options: DemoOptions): Promise<{ summary: string; 
     level: 'warn',
     ...(inPlace && { before: () => process.stdout.write('\r\x1b[K') }),
   });
-  const config = loadConfig();
+  const config = loadConfig(apps);
+  const components = componentsOf(apps);
   const stopping = new AbortController();
   let why = 'its time is over';
   onStopSignal((signal) => {
@@ -154,7 +156,7 @@ async function startApi(
   const on = (port: number): Promise<RunningServer> =>
     startServer({
       config: { ...config, 'server.port': port },
-      ...{ runtime, metrics, box, kinds: [], version: version(), logger },
+      ...{ apps, runtime, metrics, box, kinds: [], version: version(), logger },
     });
   return on(config['server.port']).catch((error) => {
     if ((error as TallymanError).code === 'CANNOT_LISTEN') return on(0);

@@ -1,4 +1,4 @@
-import { count, truncate } from '../cli/output/text.ts';
+import { count, truncate } from '../host/cli/output/text.ts';
 import { basketTag } from '../simulate/tags.ts';
 import { type Balance, balances, type Run } from './books.ts';
 

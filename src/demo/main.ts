@@ -1,8 +1,8 @@
 import { Command, CommanderError } from 'commander';
-import { durationMs } from '../cli/duration.ts';
-import { exitCodes, explain } from '../cli/exit.ts';
-import { wholeNumber } from '../cli/options.ts';
-import { complain, print } from '../cli/output/print.ts';
+import { durationMs } from '../host/cli/duration.ts';
+import { exitCodes, explain } from '../host/cli/exit.ts';
+import { wholeNumber } from '../host/cli/options.ts';
+import { complain, print } from '../host/cli/output/print.ts';
 import { type DemoOptions, runDemo } from './demo.ts';
 
 for (const stream of [process.stdout, process.stderr])

@@ -1,17 +1,24 @@
 import { TallymanError } from '../engine/errors.ts';
+import type { App } from './app.ts';
 
-export const partNames = ['api', 'worker', 'webhooks', 'intake', 'labels'] as const;
-export type PartName = (typeof partNames)[number];
+/** What `tallyman serve` can run: the API, a worker for the user's kinds, and each app that works in the background. */
+export const partNames = (apps: readonly App[]): readonly string[] => [
+  'api',
+  'worker',
+  ...apps.filter(({ start }) => start !== undefined).map(({ name }) => name),
+];
 
-/** The parts named, in the configuration or on the command line; all of them checked. */
-export function partsOf(text: string): PartName[] {
-  return text.split(',').map((name) => {
-    const part = partNames.find((known) => known === name.trim());
-    if (!part)
+/** The parts named, in the configuration or on the command line; all of them checked. `all` is every part. */
+export function partsOf(text: string, apps: readonly App[]): readonly string[] {
+  const known = partNames(apps);
+  if (text.trim() === 'all') return known;
+  return text.split(',').map((given) => {
+    const name = given.trim();
+    if (!known.includes(name))
       throw new TallymanError(
         'BAD_OPTION',
-        `there is no part "${name.trim()}"; there are ${partNames.join(', ')}`,
+        `there is no part "${name}"; there are ${known.join(', ')}, and all`,
       );
-    return part;
+    return name;
   });
 }

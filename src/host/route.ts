@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import type { TenantScope } from '../server/access/scope.ts';
 import { isKeepable } from '../server/http/body.ts';
-import type { Services } from '../server/services.ts';
 import type { Role } from './roles.ts';
+import type { Services } from './services.ts';
 
 /** Who asks: a key, or on loopback without any keys, anybody. */
 export interface Caller {

@@ -1,26 +1,21 @@
-import { mqttSettingsOf } from '../apps/iot/mqtt-settings.ts';
-import { driftSchedule, exposeLabels, Gateways, labelKinds, StatusLoop } from '../apps/labels/index.ts';
-import { type RunningIntake, startIntake } from '../apps/rfid/intake/intake.ts';
-import { PlantMetrics } from '../apps/rfid/intake/metrics.ts';
-import { warehouseOf } from '../apps/rfid/warehouse.ts';
-import { addressPolicy, deliveriesPerEndpoint } from '../apps/webhooks/configured.ts';
-import { webhookKinds } from '../apps/webhooks/delivery/kinds.ts';
-import { purgeSchedule } from '../apps/webhooks/delivery/purge.ts';
 import type { Config } from '../config/keys.ts';
 import type { AnyKind } from '../engine/jobs/kind.ts';
+import type { Worker } from '../engine/jobs/worker.ts';
 import type { WorkerOptions } from '../engine/jobs/worker-options.ts';
 import type { Logger } from '../engine/logger.ts';
 import { Metrics } from '../observability/metrics.ts';
 import type { SecretBox } from '../secrets/box.ts';
-import { components } from '../server/components.ts';
 import { startServer } from '../server/server.ts';
-import type { PartName } from './parts.ts';
+import type { App, Health, Host, RunningApp } from './app.ts';
+import { componentsOf } from './components.ts';
 import { openRuntime, type Runtime, workerOptions } from './process/open.ts';
 import { loadSecretBox } from './process/secrets.ts';
 
 export interface ServeOptions {
+  readonly apps: readonly App[];
   readonly config: Config;
-  readonly parts: readonly PartName[];
+  /** See `partNames`. */
+  readonly parts: readonly string[];
   /** What the part `worker` runs, and what the API checks payloads with. */
   readonly kinds: readonly AnyKind[];
   readonly version: string;
@@ -41,7 +36,8 @@ export interface Serving {
 
 /** One process with some parts of the product, on one database. */
 export async function serve(options: ServeOptions): Promise<Serving> {
-  const { config, logger } = options;
+  const { apps, config, parts, logger } = options;
+  const components = componentsOf(apps);
   const runtime = await openRuntime(config, {
     logger,
     applicationName: 'tallyman serve',
@@ -52,17 +48,12 @@ export async function serve(options: ServeOptions): Promise<Serving> {
   });
   const assembly = new Assembly(options, runtime);
   try {
-    const box = await loadSecretBox(config);
-    const add: Readonly<Record<PartName, () => Promise<void>>> = {
-      worker: () => assembly.addWorker(),
-      webhooks: () => assembly.addWebhooks(box),
-      intake: () => assembly.addIntake(),
-      labels: () => assembly.addLabels(box),
-      api: () => assembly.addApi(box),
-    };
-    // The door last: whoever comes in finds everything running.
-    for (const part of ['worker', 'webhooks', 'intake', 'labels', 'api'] as const)
-      if (options.parts.includes(part)) await add[part]();
+    const secrets = await loadSecretBox(config);
+    if (parts.includes('worker')) await assembly.addWorker();
+    for (const app of apps)
+      if (app.start && parts.includes(app.name)) await assembly.addApp(app, app.start, secrets);
+    // Last, so that every request finds its parts running.
+    if (parts.includes('api')) await assembly.addApi(secrets);
     return assembly;
   } catch (error) {
     await assembly.stop();
@@ -79,7 +70,7 @@ class Assembly implements Serving {
   readonly #runtime: Runtime;
   readonly #metrics: Metrics;
   readonly #stops: (() => Promise<void>)[] = [];
-  #intake: RunningIntake | undefined;
+  readonly #running: RunningApp[] = [];
 
   constructor(options: ServeOptions, runtime: Runtime) {
     this.#options = options;
@@ -90,74 +81,35 @@ class Assembly implements Serving {
   }
 
   async addWorker(): Promise<void> {
-    const { config, kinds } = this.#options;
+    const { kinds } = this.#options;
     const names = kinds.map((kind) => kind.name).join(', ');
     this.lines.push(line('worker', names || 'no kinds (--kinds names a module)'));
-    if (kinds.length > 0) await this.#run({ ...workerOptions(config), kinds });
+    if (kinds.length > 0) await this.#run({ kinds });
   }
 
-  async addWebhooks(box: SecretBox): Promise<void> {
-    const { config } = this.#options;
-    const { database, schedules } = this.#runtime.tallyman;
-    const concurrency = config['webhooks.concurrency'];
-    const policy = addressPolicy(config);
-    const kinds = webhookKinds({ database, box, policy, perEndpoint: deliveriesPerEndpoint(config) });
-    await schedules.upsert(purgeSchedule);
-    await this.#run({ ...workerOptions(config), concurrency, kinds });
-    this.lines.push(line('webhooks', `deliveries, ${concurrency} at a time`));
-  }
-
-  async addIntake(): Promise<void> {
+  async addApp(app: App, start: NonNullable<App['start']>, secrets: SecretBox): Promise<void> {
     const { config, logger } = this.#options;
-    const observer = new PlantMetrics(this.#metrics.registry);
-    const plates = warehouseOf(config);
-    const intake = await startIntake({
-      tallyman: this.#runtime.tallyman,
-      settings: mqttSettingsOf(config),
+    const { tallyman } = this.#runtime;
+    const host: Host = {
+      tallyman,
+      config,
+      secrets,
       logger,
-      observer,
-      replayIntervalMs: config['replay.intervalMs'] || undefined,
-      upkeep: {
-        plates,
-        retention: { rawMs: config['retention.rawReadsMs'], processedMs: config['retention.readsMs'] },
-      },
-    });
-    this.#stops.push(() => intake.stop());
-    this.#intake = intake;
-    this.#metrics.observe(intake.worker);
-    observer.observe(intake);
-    const { mqtt } = intake.status();
-    const broker = mqtt
-      ? `MQTT from ${mqtt.broker} as ${mqtt.clientId}`
-      : 'no broker (mqtt.brokerHost is not set)';
-    this.lines.push(
-      line('intake', broker + (plates ? `, plates from ${new URL(config['wms.url'] ?? '').host}` : '')),
-    );
-  }
-
-  async addLabels(box: SecretBox): Promise<void> {
-    const { config } = this.#options;
-    const { database, schedules } = this.#runtime.tallyman;
-    const concurrency = config['labels.concurrency'];
-    const gateways = new Gateways(box);
-    this.#stops.push(() => gateways.close());
-    const means = { database, gateways, observer: exposeLabels(this.#metrics.registry) };
-    await schedules.upsert(driftSchedule(config['labels.driftCron']));
-    await this.#run({
-      ...workerOptions(config),
-      concurrency,
-      kinds: labelKinds({ ...means, askAfterMs: config['labels.askAfterMs'] }),
-    });
-    const status = new StatusLoop({ ...means, intervalMs: config['labels.askIntervalMs'] });
-    this.#stops.push(() => status.stop());
-    status.start();
-    this.lines.push(line('labels', `images, ${concurrency} labels at a time`));
+      run: (options) => this.#run(options),
+      observe: (worker) => this.#metrics.observe(worker),
+      schedule: async (schedule) => void (await tallyman.schedules.upsert(schedule)),
+      onStop: (stop) => void this.#stops.push(stop),
+    };
+    const running = await start(host, config, await app.metrics?.(this.#metrics.registry));
+    this.#running.push(running);
+    this.lines.push(line(app.name, running.summary));
   }
 
   async addApi(box: SecretBox): Promise<void> {
-    const { config, kinds, version, logger } = this.#options;
+    const { apps, config, kinds, version, logger } = this.#options;
     const runtime = { ...this.#runtime, brokers: () => this.#brokers() };
     const server = await startServer({
+      apps,
       config,
       runtime,
       metrics: this.#metrics,
@@ -172,24 +124,22 @@ class Assembly implements Serving {
     this.lines.push(line('api', `${server.url}/v1, docs at ${server.url}/v1/docs (${keys})`));
   }
 
-  /** The door first, then the work, then the database under it. */
+  /** The API first, then the work, then the database under it. */
   async stop(): Promise<void> {
     for (const stop of this.#stops.splice(0).reverse()) await stop();
     await this.#runtime.close();
   }
 
-  async #run(options: WorkerOptions): Promise<void> {
-    const worker = this.#runtime.tallyman.worker(options);
+  async #run(options: Pick<WorkerOptions, 'kinds' | 'concurrency'>): Promise<Worker> {
+    const worker = this.#runtime.tallyman.worker({ ...workerOptions(this.#options.config), ...options });
     this.#metrics.observe(worker);
     this.#stops.push(() => worker.stop());
     await worker.start();
+    return worker;
   }
 
-  #brokers(): ReturnType<Runtime['brokers']> {
-    const mqtt = this.#intake?.status().mqtt;
-    if (!mqtt) return this.#runtime.brokers();
-    const trouble = mqtt.ready ? undefined : (mqtt.reason ?? `MQTT is ${mqtt.state}`);
-    return [...this.#runtime.brokers(), { name: 'mqtt', trouble }];
+  #brokers(): readonly Health[] {
+    return [...this.#runtime.brokers(), ...this.#running.flatMap((app) => app.health?.() ?? [])];
   }
 }
 

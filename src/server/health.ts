@@ -1,8 +1,7 @@
-import { engineComponent, requireMigrated } from '../engine/database/migrate.ts';
+import { type Component, engineComponent, requireMigrated } from '../engine/database/migrate.ts';
 import { messageOf } from '../engine/errors.ts';
 import { within } from '../engine/wakeups/reconnect.ts';
 import type { Runtime } from '../host/process/open.ts';
-import { components } from './components.ts';
 
 export interface Readiness {
   readonly status: 'ready' | 'degraded' | 'unready';
@@ -16,7 +15,11 @@ const patienceMs = 3_000;
  * Whether this process should be sent work. Without the database it can do nothing; without a broker it goes on by
  * polling and is `degraded`, unless the configuration says that this is not enough.
  */
-export async function readiness(runtime: Runtime, requireBrokers: boolean): Promise<Readiness> {
+export async function readiness(
+  runtime: Runtime,
+  components: readonly Component[],
+  requireBrokers: boolean,
+): Promise<Readiness> {
   const { database } = runtime.tallyman;
   const checks: Record<string, { status: 'up' | 'down'; reason?: string }> = {};
   const check = async (name: string, work: Promise<unknown>): Promise<void> => {

@@ -1,11 +1,12 @@
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
-import { addressPolicy } from '../apps/webhooks/configured.ts';
 import type { Config } from '../config/keys.ts';
 import { messageOf, TallymanError } from '../engine/errors.ts';
 import type { AnyKind } from '../engine/jobs/kind.ts';
 import type { Logger } from '../engine/logger.ts';
+import type { App } from '../host/app.ts';
+import { componentsOf } from '../host/components.ts';
 import type { Runtime } from '../host/process/open.ts';
 import { homeTenant, readers } from '../host/roles.ts';
 import type { Metrics } from '../observability/metrics.ts';
@@ -20,6 +21,7 @@ import { forgetAnswers } from './http/idempotency.ts';
 import { LiveStream } from './stream.ts';
 
 export interface ServerOptions {
+  readonly apps: readonly App[];
   readonly config: Config;
   readonly runtime: Runtime;
   readonly metrics: Metrics;
@@ -43,7 +45,7 @@ const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
 
 /** The HTTP API of a runtime: listening when this resolves. */
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
-  const { config, runtime, metrics, box, logger } = options;
+  const { apps, config, runtime, metrics, box, logger } = options;
   const { database } = runtime.tallyman;
   await prepareTenants(database);
   const keys = new ApiKeys(database, box);
@@ -61,20 +63,19 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const trail = new AuditTrail(database);
   const stream = new LiveStream(database);
   const app = await buildApp({
-    ground: {
+    host: {
       tallyman: runtime.tallyman,
-      box,
+      config,
+      secrets: box,
       kinds: new Map(options.kinds.map((kind) => [kind.name, kind])),
-      keepMs: config['retention.keepMs'],
-      maxPayloadBytes: config['jobs.maxPayloadBytes'],
-      addresses: addressPolicy(config),
     },
+    apps,
     gate,
     trail,
     maxBodyBytes: config['server.maxBodyBytes'],
     version: options.version,
     extend: (fastify) => {
-      addHealth(fastify, runtime, config['health.requireQueue']);
+      addHealth(fastify, options);
       addMetrics(fastify, metrics, gate, config['server.publicMetrics']);
       addStream(fastify, stream, gate);
     },
@@ -111,7 +112,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   };
 }
 
-function addHealth(app: FastifyInstance, runtime: Runtime, requireBrokers: boolean): void {
+function addHealth(app: FastifyInstance, { apps, runtime, config }: ServerOptions): void {
   const tags = ['health'];
   app.get('/v1/health/live', { schema: { tags, summary: 'The process runs' } }, async () => ({
     status: 'ok',
@@ -120,7 +121,7 @@ function addHealth(app: FastifyInstance, runtime: Runtime, requireBrokers: boole
     '/v1/health/ready',
     { schema: { tags, summary: 'The process can work: database, migrations, brokers' } },
     async (_, reply) => {
-      const found = await readiness(runtime, requireBrokers);
+      const found = await readiness(runtime, componentsOf(apps), config['health.requireQueue']);
       return reply.code(found.status === 'unready' ? 503 : 200).send(found);
     },
   );

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { facts, table } from '../../src/cli/output/table.ts';
-import { count, printable, truncate, widthOf } from '../../src/cli/output/text.ts';
-import { duration, fullTime, relativeTime } from '../../src/cli/output/time.ts';
+import { facts, table } from '../../src/host/cli/output/table.ts';
+import { count, printable, truncate, widthOf } from '../../src/host/cli/output/text.ts';
+import { duration, fullTime, relativeTime } from '../../src/host/cli/output/time.ts';
 import { readableLine } from '../../src/host/process/logger.ts';
 
 const now = new Date('2026-05-04T12:00:00Z');

@@ -130,7 +130,7 @@ test('MQTT-5, RFID-1: a read that is published at a broker is a basket in the AP
   onTestFinished(() => broker[Symbol.asyncDispose]());
   await broker.start();
   const { cli } = await place({ MQTT_BROKER_HOST: '127.0.0.1', MQTT_BROKER_PORT: String(broker.port) });
-  const serving = cli('serve', '--only', 'api,intake', '--port', '0', '--migrate');
+  const serving = cli('serve', '--only', 'api,rfid', '--port', '0', '--migrate');
   const url = await serving.said(/"url":"(http:[^"]+)"/);
   const ask = async (method: string, path: string, body?: unknown) => {
     const response = await fetch(url + path, {

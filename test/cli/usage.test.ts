@@ -3,6 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildProgram } from '../../src/cli/program.ts';
+import { apps } from '../../src/host/apps.ts';
 import { type FreshDatabase, freshDatabase } from '../support/postgres.ts';
 import { cliOn, complaint, inRoot, node, openTallyman, scratch, ship, start } from './support.ts';
 
@@ -22,7 +23,7 @@ test('every command has help with an example', async () => {
     command.commands.length === 0
       ? [path]
       : command.commands.flatMap((sub) => walk(sub, [...path, sub.name()]));
-  const paths = walk(buildProgram(), []);
+  const paths = walk(buildProgram(apps), []);
   expect(paths.map((path) => path.join(' '))).toEqual(
     expect.arrayContaining([
       'jobs list',

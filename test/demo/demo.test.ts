@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { exitCodes } from '../../src/cli/exit.ts';
 import { Database } from '../../src/engine/database/database.ts';
+import { exitCodes } from '../../src/host/cli/exit.ts';
 import { visit } from '../../src/host/process/embedded.ts';
 import { broker } from '../apps/iot/mqtt/support.ts';
 import { type Ended, type Started, scratch, start } from '../cli/support.ts';

@@ -2,7 +2,7 @@ import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { loadConfig } from '../../src/config/load.ts';
+import { loadConfig } from '../../src/host/config.ts';
 import { loadSecretBox } from '../../src/host/process/secrets.ts';
 import { SecretBox } from '../../src/secrets/box.ts';
 
@@ -28,12 +28,12 @@ test('a short master secret is refused', () => {
 });
 
 test('with a DATABASE_URL it has to be configured; without one it is made once, for its owner alone', async () => {
-  await expect(loadSecretBox(loadConfig({ env: { DATABASE_URL: 'postgres://x/y' } }))).rejects.toThrow(
+  await expect(loadSecretBox(loadConfig([], { env: { DATABASE_URL: 'postgres://x/y' } }))).rejects.toThrow(
     /TALLYMAN_SECRET_KEY/,
   );
   const folder = await mkdtemp(join(tmpdir(), 'tallyman-secret-'));
   onTestFinished(() => rm(folder, { recursive: true }));
-  const config = loadConfig({ env: { TALLYMAN_SECRET_FILE: join(folder, 'deep', 'secret.key') } });
+  const config = loadConfig([], { env: { TALLYMAN_SECRET_FILE: join(folder, 'deep', 'secret.key') } });
   const [first, ...others] = await Promise.all(Array.from({ length: 8 }, () => loadSecretBox(config)));
   const sealed = first?.seal('x', 'c') ?? '';
   for (const other of [...others, await loadSecretBox(config)]) expect(other.open(sealed, 'c')).toBe('x');

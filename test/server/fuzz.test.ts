@@ -1,7 +1,8 @@
 import { connect } from 'node:net';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { routes } from '../../src/server/routes/index.ts';
+import { apps } from '../../src/host/apps.ts';
+import { routesOf } from '../../src/server/routes/index.ts';
 import { furnish, server } from './support.ts';
 
 const nasty: readonly unknown[] = [
@@ -46,7 +47,7 @@ test('bad bodies, types, sizes and encodings on every route: 4xx that names the 
   const ids = await furnish(test, ask);
   let asked = 0;
   let named = 0;
-  for (const route of routes) {
+  for (const route of await routesOf(apps, test.host)) {
     const fill = (value: string) => route.url.replace(/:\w+/, encodeURIComponent(value));
     const real = Object.values(ids);
     const fields = Object.keys(route.body?.shape ?? route.body?.def?.innerType?.shape ?? {});
@@ -133,7 +134,7 @@ test('bad bodies, types, sizes and encodings on every route: 4xx that names the 
   const bigPayload = await ask('POST', '/v1/jobs', { kind: 'noop', payload: 'x'.repeat(1_100_000) });
   expect(bigPayload).toMatchObject({ status: 413, body: { error: { code: 'PAYLOAD_TOO_LARGE' } } });
   expect(named).toBeGreaterThan(500);
-  console.info(`fuzz: ${asked} requests to ${routes.length} routes, ${named} named the field`);
+  console.info(`fuzz: ${asked} requests to ${(await routesOf(apps, test.host)).length} routes, ${named} named the field`);
 });
 
 test('anything that is JSON, as a payload: kept as it was, or refused', { timeout: 60_000 }, async () => {

@@ -3,17 +3,19 @@ import { onTestFinished } from 'vitest';
 import { TagReadProcessor } from '../../src/apps/rfid/process.ts';
 import { CachedDevices } from '../../src/apps/rfid/reference/cached-devices.ts';
 import type { Config } from '../../src/config/keys.ts';
-import { loadConfig } from '../../src/config/load.ts';
 import type { AnyKind } from '../../src/engine/jobs/kind.ts';
 import { silentLogger } from '../../src/engine/logger.ts';
 import type { Tallyman } from '../../src/engine/tallyman.ts';
+import type { App, RouteHost } from '../../src/host/app.ts';
+import { apps as allApps } from '../../src/host/apps.ts';
+import { componentsOf } from '../../src/host/components.ts';
+import { loadConfig } from '../../src/host/config.ts';
 import { openRuntime } from '../../src/host/process/open.ts';
 import type { Role } from '../../src/host/roles.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
 import { SecretBox } from '../../src/secrets/box.ts';
 import { ApiKeys } from '../../src/server/access/keys.ts';
 import { Tenants } from '../../src/server/access/tenants.ts';
-import { components } from '../../src/server/components.ts';
 import { type RunningServer, startServer } from '../../src/server/server.ts';
 import { emptyDatabase } from '../support/postgres.ts';
 
@@ -42,17 +44,22 @@ export interface TestServer {
   readonly ask: Ask;
   /** With a new key of this role; the tenant is made where there is none. */
   as(role: Role, tenantId?: string): Promise<Ask>;
+  /** What routes are made of. */
+  readonly host: RouteHost;
   rows<R>(sql: string, values?: unknown[]): Promise<R[]>;
 }
 
 /** A database, a server on it, and an end to both when the test ends. */
 export async function server(
-  options: { config?: Partial<Config>; kinds?: readonly AnyKind[] } = {},
+  options: { config?: Partial<Config>; kinds?: readonly AnyKind[]; apps?: readonly App[] } = {},
 ): Promise<TestServer> {
+  const { apps = allApps } = options;
   const { url: databaseUrl, drop } = await emptyDatabase();
   const master = randomBytes(32);
   const config: Config = {
-    ...loadConfig({ env: { DATABASE_URL: databaseUrl, TALLYMAN_SECRET_KEY: master.toString('base64') } }),
+    ...loadConfig(apps, {
+      env: { DATABASE_URL: databaseUrl, TALLYMAN_SECRET_KEY: master.toString('base64') },
+    }),
     'server.port': 0,
     'server.ratePerSecond': 100_000,
     'server.rateBurst': 100_000,
@@ -63,12 +70,13 @@ export async function server(
   const runtime = await openRuntime(config, {
     logger: silentLogger,
     migrate: true,
-    components,
-    needs: components,
+    components: componentsOf(apps),
+    needs: componentsOf(apps),
   });
   const { tallyman } = runtime;
   const box = new SecretBox(master);
   const running = await startServer({
+    apps,
     config,
     runtime,
     metrics: new Metrics(tallyman),
@@ -105,6 +113,7 @@ export async function server(
     server: running,
     tallyman,
     box,
+    host: { tallyman, config, secrets: box },
     keys,
     ask: asking(),
     as: async (role, tenantId = 'default') => {

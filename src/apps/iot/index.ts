@@ -1,5 +1,7 @@
 export { type CameraRead, storeCameraReads } from './camera-reads.ts';
 export { iotComponent } from './component.ts';
+export { iotKeys } from './config.ts';
+export { mqttSettingsOf } from './mqtt-settings.ts';
 export {
   type Device,
   type DeviceSettings,

@@ -1,8 +1,8 @@
-import type { Config } from '../../config/keys.ts';
+import type { IotConfig } from './config.ts';
 import { type MqttSettings, mqttSettings } from './mqtt/options.ts';
 
 /** What the configuration says about the broker; undefined where there is none. */
-export function mqttSettingsOf(config: Config): MqttSettings | undefined {
+export function mqttSettingsOf(config: IotConfig): MqttSettings | undefined {
   const brokerHost = config['mqtt.brokerHost'];
   if (brokerHost === null) return undefined;
   return mqttSettings({

@@ -1,8 +1,10 @@
 import { createReadStream } from 'node:fs';
 import { stat, writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { exitCodes, usage } from '../../cli/exit.ts';
 import { more } from '../../cli/jobs.ts';
+import { messageOf, TallymanError } from '../../engine/errors.ts';
+import { given } from '../../given.ts';
+import { exitCodes, usage } from '../../host/cli/exit.ts';
 import {
   collect,
   examples,
@@ -13,21 +15,18 @@ import {
   wholeNumber,
   withJson,
   withPage,
-} from '../../cli/options.ts';
-import { complain, show } from '../../cli/output/print.ts';
-import { facts, table } from '../../cli/output/table.ts';
-import { Progress, paintState, terminalWidth } from '../../cli/output/terminal.ts';
-import { count } from '../../cli/output/text.ts';
-import { fullTime, relativeTime } from '../../cli/output/time.ts';
-import { type Session, withTallyman } from '../../cli/session.ts';
-import { messageOf, TallymanError } from '../../engine/errors.ts';
-import { given } from '../../given.ts';
+} from '../../host/cli/options.ts';
+import { complain, show } from '../../host/cli/output/print.ts';
+import { facts, table } from '../../host/cli/output/table.ts';
+import { Progress, paintState, terminalWidth } from '../../host/cli/output/terminal.ts';
+import { count } from '../../host/cli/output/text.ts';
+import { fullTime, relativeTime } from '../../host/cli/output/time.ts';
+import type { CommandFrame, Session } from '../../host/cli/session.ts';
 import {
   type ImportReport,
   importProducts,
   type Label,
   type LabelPage,
-  labelsComponent,
   listLabels,
   normaliseMac,
   type PageState,
@@ -66,10 +65,7 @@ interface ImportCommandOptions extends JsonOption, TenantOption {
 const withTenant = (command: Command): Command =>
   command.option('-t, --tenant <id>', 'of this tenant', 'default');
 
-const withLabels = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
-  withTallyman(work, [labelsComponent]);
-
-export function addLabels(program: Command): void {
+export function addLabels(program: Command, { withTallyman }: CommandFrame): void {
   const labels = group(program, 'labels', 'shelf labels: what they should show, and what they do');
 
   withTenant(withPage(labels.command('list')))
@@ -79,7 +75,7 @@ export function addLabels(program: Command): void {
     .option('--sku <sku>', 'that show this product')
     .addHelpText('after', examples(['labels list --state failed', 'labels list --store 0042 --json']))
     .action((options: ListOptions) =>
-      withLabels(async ({ tallyman: { database }, now }) => {
+      withTallyman(async ({ tallyman: { database }, now }) => {
         const { store, state, sku } = options;
         const found = await collect(options, (at) =>
           listLabels(database, options.tenant, given({ store, state, sku }), at),
@@ -93,7 +89,7 @@ export function addLabels(program: Command): void {
     .argument('<mac>', 'its MAC, however written')
     .addHelpText('after', examples(['labels show 00:15:9D:A0:10:2B']))
     .action((mac: string, options: JsonOption & TenantOption) =>
-      withLabels(async ({ tallyman: { database }, now }) => {
+      withTallyman(async ({ tallyman: { database }, now }) => {
         const label = await requireLabel(database, options.tenant, mac);
         show(options.json, label, () => labelPage(label, now));
       }),
@@ -115,7 +111,7 @@ export function addLabels(program: Command): void {
     )
     .action((mac: string | undefined, options: PreviewOptions) => {
       if ((mac === undefined) === !options.sheet) throw usage('name a label by its MAC, or say --sheet');
-      return mac === undefined ? sheets(options) : withLabels((session) => preview(session, mac, options));
+      return mac === undefined ? sheets(options) : withTallyman((session) => preview(session, mac, options));
     });
 
   withTenant(withJson(labels.command('resync')))
@@ -124,7 +120,7 @@ export function addLabels(program: Command): void {
     .option('--store <code>', 'all labels of this store instead')
     .addHelpText('after', examples(['labels resync 00159DA0102B', 'labels resync --store 0042']))
     .action((macs: string[], options: ResyncOptions) =>
-      withLabels((session) => pushAgain(session, macs, options)),
+      withTallyman((session) => pushAgain(session, macs, options)),
     );
 
   withTenant(withJson(labels.command('import')))
@@ -141,7 +137,7 @@ attribute. A price is written as 1.99. Lines are taken in by 500, each time all
 of them or, if one is bad, none; bad lines are told by their numbers.`,
     )
     .action((file: string, options: ImportCommandOptions) =>
-      withLabels((session) => takeIn(session, file, options)),
+      withTallyman((session) => takeIn(session, file, options)),
     );
 }
 

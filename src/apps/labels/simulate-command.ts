@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { durationMs } from '../../cli/duration.ts';
-import { examples, type JsonOption, share, wholeNumber, withJson } from '../../cli/options.ts';
-import { complain, show } from '../../cli/output/print.ts';
-import { facts } from '../../cli/output/table.ts';
+import { durationMs } from '../../host/cli/duration.ts';
+import { examples, group, type JsonOption, share, wholeNumber, withJson } from '../../host/cli/options.ts';
+import { complain, show } from '../../host/cli/output/print.ts';
+import { facts } from '../../host/cli/output/table.ts';
 import { onStopSignal } from '../../host/process/signals.ts';
 import { evenFaults, type SimulatorCounts, startLabelSimulator } from './gateways/simulator/index.ts';
 
@@ -25,7 +25,12 @@ interface LabelsOptions extends JsonOption {
 const nothing: Range = { minMs: 0, maxMs: 0 };
 const lineEveryMs = 500;
 
-export function addSimulateLabels(simulate: Command): void {
+export function addSimulateLabels(program: Command): void {
+  const simulate = group(
+    program,
+    'simulate',
+    'devices that are not there, for tests and for trying things out',
+  );
   withJson(simulate.command('labels'))
     .description('a gateway of shelf labels: answers as SoluM AIMS and as OpenEPaperLink do')
     .option('--host <address>', 'where it listens', '127.0.0.1')

@@ -1,5 +1,9 @@
 import type { Command } from 'commander';
 import { more } from '../../cli/jobs.ts';
+import type { Config } from '../../config/keys.ts';
+import { TallymanError } from '../../engine/errors.ts';
+import type { Tallyman } from '../../engine/tallyman.ts';
+import { settingsOf } from '../../host/app.ts';
 import {
   collect,
   examples,
@@ -8,24 +12,20 @@ import {
   type PageOptions,
   withJson,
   withPage,
-} from '../../cli/options.ts';
-import { show } from '../../cli/output/print.ts';
-import { facts } from '../../cli/output/table.ts';
-import { count } from '../../cli/output/text.ts';
-import { fullTime } from '../../cli/output/time.ts';
-import { withTallyman } from '../../cli/session.ts';
-import type { Config } from '../../config/keys.ts';
-import { TallymanError } from '../../engine/errors.ts';
-import type { Tallyman } from '../../engine/tallyman.ts';
+} from '../../host/cli/options.ts';
+import { show } from '../../host/cli/output/print.ts';
+import { facts } from '../../host/cli/output/table.ts';
+import { count } from '../../host/cli/output/text.ts';
+import { fullTime } from '../../host/cli/output/time.ts';
+import type { CommandFrame } from '../../host/cli/session.ts';
 import { onStopSignal } from '../../host/process/signals.ts';
-import { iotComponent } from '../iot/component.ts';
 import { listLocations } from '../iot/places.ts';
 import { type Basket, listMovements, type Movement, requireBasket } from './baskets.ts';
-import { rfidComponent } from './component.ts';
+import { rfidKeys } from './config.ts';
 import { plateImport } from './intake/upkeep.ts';
-import { warehouseOf } from './warehouse.ts';
+import { warehouseOf } from './wms/configured.ts';
 
-export function addRfid(program: Command): void {
+export function addRfid(program: Command, { withTallyman }: CommandFrame): void {
   const rfid = group(program, 'rfid', 'baskets that carry tags: where they are, and where they went');
   const baskets = group(rfid, 'baskets', 'one basket a tag');
 
@@ -35,22 +35,19 @@ export function addRfid(program: Command): void {
     .option('-t, --tenant <id>', 'of this tenant', 'default')
     .addHelpText('after', examples(['rfid baskets show 3314257BF40C0E4000000190']))
     .action((epc: string, options: PageOptions & { tenant: string }) =>
-      withTallyman(
-        async ({ tallyman: { database }, now }) => {
-          const { tenant } = options;
-          const basket = await requireBasket(database, tenant, epc);
-          const way = await collect(options, (at) =>
-            listMovements(database, tenant, { basketId: basket.id }, at),
-          );
-          const places = new Map((await listLocations(database, tenant)).map(({ id, name }) => [id, name]));
-          show(
-            options.json,
-            { ...basket, movements: way.items, nextCursor: way.nextCursor },
-            () => timeLine(basket, way.items, places, now) + more(way.nextCursor),
-          );
-        },
-        [iotComponent, rfidComponent],
-      ),
+      withTallyman(async ({ tallyman: { database }, now }) => {
+        const { tenant } = options;
+        const basket = await requireBasket(database, tenant, epc);
+        const way = await collect(options, (at) =>
+          listMovements(database, tenant, { basketId: basket.id }, at),
+        );
+        const places = new Map((await listLocations(database, tenant)).map(({ id, name }) => [id, name]));
+        show(
+          options.json,
+          { ...basket, movements: way.items, nextCursor: way.nextCursor },
+          () => timeLine(basket, way.items, places, now) + more(way.nextCursor),
+        );
+      }),
     );
 
   withJson(rfid.command('import-plates'))
@@ -60,7 +57,7 @@ export function addRfid(program: Command): void {
     .option('--dry-run', 'show what would be new, and change nothing')
     .addHelpText('after', examples(['rfid import-plates', 'rfid import-plates --dry-run --json']))
     .action((options: ImportPlatesOptions) =>
-      withTallyman(({ tallyman, config }) => fetchPlates(tallyman, config, options), [rfidComponent]),
+      withTallyman(({ tallyman, config }) => fetchPlates(tallyman, config, options)),
     );
 }
 
@@ -69,7 +66,7 @@ interface ImportPlatesOptions extends JsonOption {
 }
 
 async function fetchPlates(tallyman: Tallyman, config: Config, options: ImportPlatesOptions): Promise<void> {
-  const warehouse = warehouseOf(config);
+  const warehouse = warehouseOf(settingsOf(rfidKeys, config));
   if (!warehouse)
     throw new TallymanError(
       'BAD_CONFIG',

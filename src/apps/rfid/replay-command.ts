@@ -1,13 +1,11 @@
 import type { Command } from 'commander';
-import { examples, type JsonOption, withJson } from '../../cli/options.ts';
-import { show } from '../../cli/output/print.ts';
-import { Progress } from '../../cli/output/terminal.ts';
-import { count } from '../../cli/output/text.ts';
-import { withTallyman } from '../../cli/session.ts';
 import { given } from '../../given.ts';
+import { examples, type JsonOption, withJson } from '../../host/cli/options.ts';
+import { show } from '../../host/cli/output/print.ts';
+import { Progress } from '../../host/cli/output/terminal.ts';
+import { count } from '../../host/cli/output/text.ts';
+import type { CommandFrame } from '../../host/cli/session.ts';
 import { onStopSignal } from '../../host/process/signals.ts';
-import { iotComponent } from '../iot/component.ts';
-import { rfidComponent } from './component.ts';
 import { replayOf } from './intake/replay.ts';
 
 interface ReplayCommandOptions extends JsonOption {
@@ -17,7 +15,7 @@ interface ReplayCommandOptions extends JsonOption {
   readonly tenant: string;
 }
 
-export function addReplay(program: Command): void {
+export function addReplay(program: Command, { withTallyman }: CommandFrame): void {
   withJson(program.command('replay'))
     .description('process the tag reads in iot.tag_reads that nobody has processed, each once')
     .option('--from <where>', 'an id or a time, included (default: from the checkpoint)')
@@ -32,26 +30,23 @@ It may be stopped at any time, and run beside intake: what was processed before
 has no second effect.`,
     )
     .action((options: ReplayCommandOptions) =>
-      withTallyman(
-        async ({ tallyman }) => {
-          const { from, to, device, tenant: tenantId } = options;
-          const stopping = new AbortController();
-          onStopSignal(() => stopping.abort());
-          const progress = new Progress('replaying');
-          const counts = await replayOf(tallyman)
-            .replay({
-              tenantId,
-              signal: stopping.signal,
-              onProgress: ({ read, total }) => progress.show(read, total),
-              ...given({ from, to, device }),
-            })
-            .finally(() => progress.end());
-          show(options.json, counts, () => {
-            const { read, processed, duplicates, failed } = counts;
-            return `${count(read, 'read')}: ${processed} processed, ${duplicates} had been before, ${failed} failed.`;
-          });
-        },
-        [iotComponent, rfidComponent],
-      ),
+      withTallyman(async ({ tallyman }) => {
+        const { from, to, device, tenant: tenantId } = options;
+        const stopping = new AbortController();
+        onStopSignal(() => stopping.abort());
+        const progress = new Progress('replaying');
+        const counts = await replayOf(tallyman)
+          .replay({
+            tenantId,
+            signal: stopping.signal,
+            onProgress: ({ read, total }) => progress.show(read, total),
+            ...given({ from, to, device }),
+          })
+          .finally(() => progress.end());
+        show(options.json, counts, () => {
+          const { read, processed, duplicates, failed } = counts;
+          return `${count(read, 'read')}: ${processed} processed, ${duplicates} had been before, ${failed} failed.`;
+        });
+      }),
     );
 }

@@ -1,7 +1,10 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { forEachId } from '../../cli/each.ts';
-import { exitCodes, usage } from '../../cli/exit.ts';
 import { more } from '../../cli/jobs.ts';
+import { TallymanError } from '../../engine/errors.ts';
+import { given } from '../../given.ts';
+import { settingsOf } from '../../host/app.ts';
+import { forEachId } from '../../host/cli/each.ts';
+import { exitCodes, usage } from '../../host/cli/exit.ts';
 import {
   collect,
   examples,
@@ -12,16 +15,14 @@ import {
   wholeNumber,
   withJson,
   withPage,
-} from '../../cli/options.ts';
-import { complain, print, show } from '../../cli/output/print.ts';
-import { confirm, Progress } from '../../cli/output/terminal.ts';
-import { count } from '../../cli/output/text.ts';
-import { type Session, withTallyman } from '../../cli/session.ts';
-import { TallymanError } from '../../engine/errors.ts';
-import { given } from '../../given.ts';
+} from '../../host/cli/options.ts';
+import { complain, print, show } from '../../host/cli/output/print.ts';
+import { confirm, Progress } from '../../host/cli/output/terminal.ts';
+import { count } from '../../host/cli/output/text.ts';
+import type { CommandFrame, Session } from '../../host/cli/session.ts';
 import { loadSecretBox } from '../../host/process/secrets.ts';
 import type { SecretBox } from '../../secrets/box.ts';
-import { webhooksComponent } from './component.ts';
+import { webhooksKeys } from './config.ts';
 import { addressPolicy } from './configured.ts';
 import { type Endpoint, longRetryDelays } from './endpoints.ts';
 import { attemptPages, attemptsTable, endpointPage, endpointsTable } from './pages.ts';
@@ -59,7 +60,8 @@ const withTenant = (command: Command): Command => command.option('-t, --tenant <
 const withId = (command: Command): Command =>
   withTenant(withJson(command)).argument('<id>', 'id of the endpoint');
 
-export function addWebhooks(program: Command): void {
+export function addWebhooks(program: Command, frame: CommandFrame): void {
+  const withWebhooks = webhooksFrom(frame);
   const webhooks = group(program, 'webhooks', 'who is told of events, and how the deliveries went');
 
   withTenant(withJson(webhooks.command('add')))
@@ -245,22 +247,18 @@ export function addWebhooks(program: Command): void {
 }
 
 /** Only what makes or changes a secret needs the master secret to be there. */
-function withWebhooks(
-  { secrets = false }: { readonly secrets?: boolean },
-  work: (webhooks: Webhooks, session: Session) => Promise<void>,
-): Promise<void> {
-  return withTallyman(
-    async (session) => {
+const webhooksFrom =
+  ({ withTallyman }: CommandFrame) =>
+  (
+    { secrets = false }: { readonly secrets?: boolean },
+    work: (webhooks: Webhooks, session: Session) => Promise<void>,
+  ): Promise<void> =>
+    withTallyman(async (session) => {
       const { tallyman, config } = session;
       const box: SecretBox | undefined = secrets ? await loadSecretBox(config) : undefined;
-      await work(
-        new Webhooks(tallyman.database, { policy: addressPolicy(config), ...(box && { box }) }),
-        session,
-      );
-    },
-    [webhooksComponent],
-  );
-}
+      const policy = addressPolicy(settingsOf(webhooksKeys, config));
+      await work(new Webhooks(tallyman.database, { policy, ...(box && { box }) }), session);
+    });
 
 /** An endpoint of another tenant than the one named is not there. */
 async function find(all: Webhooks, id: string, { tenant }: TenantOption): Promise<Endpoint> {

@@ -1,8 +1,8 @@
-import type { Config } from '../../config/keys.ts';
+import type { WebhooksConfig } from './config.ts';
 import type { AddressPolicyOptions } from './network/addresses.ts';
 
 /** What the configuration says about where webhooks may go. */
-export function addressPolicy(config: Config): AddressPolicyOptions {
+export function addressPolicy(config: WebhooksConfig): AddressPolicyOptions {
   const allowed = config['webhooks.allowPrivateAddresses'];
   return {
     allowPrivate: typeof allowed === 'string' ? allowed.split(',') : allowed,
@@ -11,5 +11,5 @@ export function addressPolicy(config: Config): AddressPolicyOptions {
 }
 
 /** One receiver may take a tenth of a process's slots. */
-export const deliveriesPerEndpoint = (config: Config): number =>
+export const deliveriesPerEndpoint = (config: WebhooksConfig): number =>
   Math.max(1, Math.floor(config['webhooks.concurrency'] / 10));

@@ -1,7 +1,7 @@
-import { facts, table } from '../../cli/output/table.ts';
-import { paintState, terminalWidth } from '../../cli/output/terminal.ts';
-import { printableLines } from '../../cli/output/text.ts';
-import { fullTime, relativeTime } from '../../cli/output/time.ts';
+import { facts, table } from '../../host/cli/output/table.ts';
+import { paintState, terminalWidth } from '../../host/cli/output/terminal.ts';
+import { printableLines } from '../../host/cli/output/text.ts';
+import { fullTime, relativeTime } from '../../host/cli/output/time.ts';
 import type { DeliveryAttempt } from './deliveries.ts';
 import type { Endpoint } from './endpoints.ts';
 

@@ -1,10 +1,15 @@
 import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
 import { given } from '../../given.ts';
+import { type RouteHost, settingsOf } from '../../host/app.ts';
 import { operators, producers, readers } from '../../host/roles.ts';
-import { id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
+import { type AnyRoute, id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
+import type { TenantScope } from '../../server/access/scope.ts';
+import { webhooksKeys } from './config.ts';
+import { addressPolicy } from './configured.ts';
 import type { DeliveryAttempt } from './deliveries.ts';
 import type { Endpoint } from './endpoints.ts';
+import { Webhooks } from './webhooks.ts';
 
 const endpointShape = z.object({
   id,
@@ -105,193 +110,201 @@ const sentJson = ({ deliveryId, eventId }: { deliveryId: string; eventId: string
   event_id: eventId,
 });
 
-export const webhookRoutes = [
-  route({
-    method: 'POST',
-    url: '/v1/events',
-    action: 'events.emit',
-    summary: 'Publish an event to the endpoints that subscribe to its type',
-    roles: producers,
-    body: z.strictObject({
-      event_type: text(128),
-      aggregate_type: text(128),
-      aggregate_id: text(512),
-      payload: z.unknown().default({}),
-      event_id: text(128).optional().describe('The same id again does nothing'),
-      occurred_at: timestamp.optional(),
+export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute[] {
+  const policy = addressPolicy(settingsOf(webhooksKeys, config));
+  const webhooksOf = (scope: TenantScope): Webhooks => new Webhooks(scope, { box: secrets, policy });
+  return [
+    route({
+      method: 'POST',
+      url: '/v1/events',
+      action: 'events.emit',
+      summary: 'Publish an event to the endpoints that subscribe to its type',
+      roles: producers,
+      body: z.strictObject({
+        event_type: text(128),
+        aggregate_type: text(128),
+        aggregate_id: text(512),
+        payload: z.unknown().default({}),
+        event_id: text(128).optional().describe('The same id again does nothing'),
+        occurred_at: timestamp.optional(),
+      }),
+      status: 202,
+      response: z.object({ event_id: z.string(), deliveries: z.number(), existing: z.boolean() }),
+      handle: async ({ scope, caller, body }) => {
+        const { eventId, deliveries, existing } = await webhooksOf(scope).emit({
+          type: body.event_type,
+          aggregateType: body.aggregate_type,
+          aggregateId: body.aggregate_id,
+          payload: body.payload,
+          tenantId: caller.tenantId,
+          ...given({ id: body.event_id, occurredAt: body.occurred_at }),
+        });
+        return { event_id: eventId, deliveries, existing };
+      },
     }),
-    status: 202,
-    response: z.object({ event_id: z.string(), deliveries: z.number(), existing: z.boolean() }),
-    handle: async ({ services, caller, body }) => {
-      const { eventId, deliveries, existing } = await services.webhooks.emit({
-        type: body.event_type,
-        aggregateType: body.aggregate_type,
-        aggregateId: body.aggregate_id,
-        payload: body.payload,
-        tenantId: caller.tenantId,
-        ...given({ id: body.event_id, occurredAt: body.occurred_at }),
-      });
-      return { event_id: eventId, deliveries, existing };
-    },
-  }),
-  route({
-    method: 'GET',
-    url: '/v1/webhooks',
-    action: 'webhooks.list',
-    summary: 'Endpoints, newest first',
-    roles: readers,
-    query: z.strictObject(page),
-    response: pageOf(endpointShape),
-    handle: async ({ services, query }) => {
-      const found = await services.webhooks.list({}, given(query));
-      return { items: found.items.map(toJson), next_cursor: found.nextCursor };
-    },
-  }),
-  route({
-    method: 'POST',
-    url: '/v1/webhooks',
-    action: 'webhooks.add',
-    summary: 'Add an endpoint; its secret is in this answer and nowhere else',
-    roles: operators,
-    body: z.strictObject(settings),
-    status: 201,
-    response: endpointShape.extend({ secret: z.string() }),
-    handle: async ({ services, caller, body }) => {
-      const { endpoint, secret } = await services.webhooks.add({
-        url: body.url,
-        tenantId: caller.tenantId,
-        ...toSettings(body),
-      });
-      return { ...toJson(endpoint), secret };
-    },
-  }),
-  route({
-    method: 'GET',
-    url: '/v1/webhooks/:id',
-    action: 'webhooks.show',
-    summary: 'One endpoint',
-    roles: readers,
-    params: idParams,
-    response: endpointShape,
-    handle: async ({ services, params }) => {
-      const endpoint = await services.webhooks.get(params.id);
-      if (!endpoint) throw new TallymanError('NOT_FOUND', `there is no webhook endpoint ${params.id}`);
-      return toJson(endpoint);
-    },
-  }),
-  route({
-    method: 'PATCH',
-    url: '/v1/webhooks/:id',
-    action: 'webhooks.change',
-    summary: 'Change an endpoint; what is not named stays',
-    roles: operators,
-    params: idParams,
-    body: z.strictObject({ ...settings, url: settings.url.optional(), enabled: z.boolean().optional() }),
-    response: endpointShape,
-    handle: async ({ services, params, body }) => {
-      const changes = { ...toSettings(body), ...given({ url: body.url }) };
-      let endpoint = await services.webhooks.update(params.id, changes);
-      if (body.enabled === true) endpoint = await services.webhooks.enable(params.id);
-      if (body.enabled === false) endpoint = await services.webhooks.disable(params.id);
-      return toJson(endpoint);
-    },
-  }),
-  route({
-    method: 'DELETE',
-    url: '/v1/webhooks/:id',
-    action: 'webhooks.remove',
-    summary: 'Remove an endpoint; what is on its way to it is given up',
-    roles: operators,
-    params: idParams,
-    status: 204,
-    response: z.null(),
-    handle: ({ services, params }) => services.webhooks.remove(params.id),
-  }),
-  route({
-    method: 'POST',
-    url: '/v1/webhooks/:id/rotate',
-    action: 'webhooks.rotate',
-    summary: 'A new secret, shown once; the old one signs as well for a time',
-    roles: operators,
-    params: idParams,
-    body: z
-      .strictObject({
-        keep_old_for_s: z
-          .int()
-          .min(0)
-          .max(365 * 86_400)
-          .optional()
-          .describe('Default a day'),
-      })
-      .nullish(),
-    response: z.object({ secret: z.string() }),
-    handle: async ({ services, params, body }) => {
-      const keepOldForMs = body?.keep_old_for_s === undefined ? undefined : body.keep_old_for_s * 1000;
-      return { secret: await services.webhooks.rotate(params.id, given({ keepOldForMs })) };
-    },
-  }),
-  route({
-    method: 'POST',
-    url: '/v1/webhooks/:id/ping',
-    action: 'webhooks.ping',
-    summary: 'Send a `webhook.ping` the way every delivery goes',
-    roles: operators,
-    params: idParams,
-    status: 202,
-    response: sent,
-    handle: async ({ services, params }) => sentJson(await services.webhooks.ping(params.id)),
-  }),
-  route({
-    method: 'GET',
-    url: '/v1/webhooks/:id/deliveries',
-    action: 'webhooks.deliveries',
-    summary: 'Attempts to deliver to this endpoint, newest first',
-    roles: readers,
-    params: idParams,
-    query: z.strictObject({
-      ...page,
-      status: z.enum(['SUCCEEDED', 'FAILED']).optional(),
-      event_id: text(128).optional(),
-      delivery_id: z.uuid().optional(),
+    route({
+      method: 'GET',
+      url: '/v1/webhooks',
+      action: 'webhooks.list',
+      summary: 'Endpoints, newest first',
+      roles: readers,
+      query: z.strictObject(page),
+      response: pageOf(endpointShape),
+      handle: async ({ scope, query }) => {
+        const found = await webhooksOf(scope).list({}, given(query));
+        return { items: found.items.map(toJson), next_cursor: found.nextCursor };
+      },
     }),
-    response: pageOf(attemptShape),
-    handle: async ({ services, params, query: { limit, cursor, status, event_id, delivery_id } }) => {
-      if (!(await services.webhooks.get(params.id)))
-        throw new TallymanError('NOT_FOUND', `there is no webhook endpoint ${params.id}`);
-      const found = await services.webhooks.deliveries(
-        { endpointId: params.id, ...given({ status, eventId: event_id, deliveryId: delivery_id }) },
-        given({ limit, cursor }),
-      );
-      return { items: found.items.map(attemptJson), next_cursor: found.nextCursor };
-    },
-  }),
-  route({
-    method: 'POST',
-    url: '/v1/webhooks/:id/redeliver',
-    action: 'webhooks.redeliver_range',
-    summary: 'Send the events of a time range again, by default those that never arrived',
-    roles: operators,
-    params: idParams,
-    body: z.strictObject({ from: timestamp, to: timestamp.optional(), only_failed: z.boolean().optional() }),
-    status: 202,
-    response: z.object({ redelivered: z.number() }),
-    handle: async ({ services, params, body }) => ({
-      redelivered: await services.webhooks.redeliverRange({
-        endpointId: params.id,
-        from: body.from,
-        ...given({ to: body.to, onlyFailed: body.only_failed }),
+    route({
+      method: 'POST',
+      url: '/v1/webhooks',
+      action: 'webhooks.add',
+      summary: 'Add an endpoint; its secret is in this answer and nowhere else',
+      roles: operators,
+      body: z.strictObject(settings),
+      status: 201,
+      response: endpointShape.extend({ secret: z.string() }),
+      handle: async ({ scope, caller, body }) => {
+        const { endpoint, secret } = await webhooksOf(scope).add({
+          url: body.url,
+          tenantId: caller.tenantId,
+          ...toSettings(body),
+        });
+        return { ...toJson(endpoint), secret };
+      },
+    }),
+    route({
+      method: 'GET',
+      url: '/v1/webhooks/:id',
+      action: 'webhooks.show',
+      summary: 'One endpoint',
+      roles: readers,
+      params: idParams,
+      response: endpointShape,
+      handle: async ({ scope, params }) => {
+        const endpoint = await webhooksOf(scope).get(params.id);
+        if (!endpoint) throw new TallymanError('NOT_FOUND', `there is no webhook endpoint ${params.id}`);
+        return toJson(endpoint);
+      },
+    }),
+    route({
+      method: 'PATCH',
+      url: '/v1/webhooks/:id',
+      action: 'webhooks.change',
+      summary: 'Change an endpoint; what is not named stays',
+      roles: operators,
+      params: idParams,
+      body: z.strictObject({ ...settings, url: settings.url.optional(), enabled: z.boolean().optional() }),
+      response: endpointShape,
+      handle: async ({ scope, params, body }) => {
+        const changes = { ...toSettings(body), ...given({ url: body.url }) };
+        let endpoint = await webhooksOf(scope).update(params.id, changes);
+        if (body.enabled === true) endpoint = await webhooksOf(scope).enable(params.id);
+        if (body.enabled === false) endpoint = await webhooksOf(scope).disable(params.id);
+        return toJson(endpoint);
+      },
+    }),
+    route({
+      method: 'DELETE',
+      url: '/v1/webhooks/:id',
+      action: 'webhooks.remove',
+      summary: 'Remove an endpoint; what is on its way to it is given up',
+      roles: operators,
+      params: idParams,
+      status: 204,
+      response: z.null(),
+      handle: ({ scope, params }) => webhooksOf(scope).remove(params.id),
+    }),
+    route({
+      method: 'POST',
+      url: '/v1/webhooks/:id/rotate',
+      action: 'webhooks.rotate',
+      summary: 'A new secret, shown once; the old one signs as well for a time',
+      roles: operators,
+      params: idParams,
+      body: z
+        .strictObject({
+          keep_old_for_s: z
+            .int()
+            .min(0)
+            .max(365 * 86_400)
+            .optional()
+            .describe('Default a day'),
+        })
+        .nullish(),
+      response: z.object({ secret: z.string() }),
+      handle: async ({ scope, params, body }) => {
+        const keepOldForMs = body?.keep_old_for_s === undefined ? undefined : body.keep_old_for_s * 1000;
+        return { secret: await webhooksOf(scope).rotate(params.id, given({ keepOldForMs })) };
+      },
+    }),
+    route({
+      method: 'POST',
+      url: '/v1/webhooks/:id/ping',
+      action: 'webhooks.ping',
+      summary: 'Send a `webhook.ping` the way every delivery goes',
+      roles: operators,
+      params: idParams,
+      status: 202,
+      response: sent,
+      handle: async ({ scope, params }) => sentJson(await webhooksOf(scope).ping(params.id)),
+    }),
+    route({
+      method: 'GET',
+      url: '/v1/webhooks/:id/deliveries',
+      action: 'webhooks.deliveries',
+      summary: 'Attempts to deliver to this endpoint, newest first',
+      roles: readers,
+      params: idParams,
+      query: z.strictObject({
+        ...page,
+        status: z.enum(['SUCCEEDED', 'FAILED']).optional(),
+        event_id: text(128).optional(),
+        delivery_id: z.uuid().optional(),
+      }),
+      response: pageOf(attemptShape),
+      handle: async ({ scope, params, query: { limit, cursor, status, event_id, delivery_id } }) => {
+        if (!(await webhooksOf(scope).get(params.id)))
+          throw new TallymanError('NOT_FOUND', `there is no webhook endpoint ${params.id}`);
+        const found = await webhooksOf(scope).deliveries(
+          { endpointId: params.id, ...given({ status, eventId: event_id, deliveryId: delivery_id }) },
+          given({ limit, cursor }),
+        );
+        return { items: found.items.map(attemptJson), next_cursor: found.nextCursor };
+      },
+    }),
+    route({
+      method: 'POST',
+      url: '/v1/webhooks/:id/redeliver',
+      action: 'webhooks.redeliver_range',
+      summary: 'Send the events of a time range again, by default those that never arrived',
+      roles: operators,
+      params: idParams,
+      body: z.strictObject({
+        from: timestamp,
+        to: timestamp.optional(),
+        only_failed: z.boolean().optional(),
+      }),
+      status: 202,
+      response: z.object({ redelivered: z.number() }),
+      handle: async ({ scope, params, body }) => ({
+        redelivered: await webhooksOf(scope).redeliverRange({
+          endpointId: params.id,
+          from: body.from,
+          ...given({ to: body.to, onlyFailed: body.only_failed }),
+        }),
       }),
     }),
-  }),
-  route({
-    method: 'POST',
-    url: '/v1/deliveries/:id/redeliver',
-    action: 'webhooks.redeliver',
-    summary: 'Send one delivery again',
-    roles: operators,
-    params: z.strictObject({ id: z.uuid() }),
-    status: 202,
-    response: sent,
-    handle: async ({ services, params }) => sentJson(await services.webhooks.redeliver(params.id)),
-  }),
-];
+    route({
+      method: 'POST',
+      url: '/v1/deliveries/:id/redeliver',
+      action: 'webhooks.redeliver',
+      summary: 'Send one delivery again',
+      roles: operators,
+      params: z.strictObject({ id: z.uuid() }),
+      status: 202,
+      response: sent,
+      handle: async ({ scope, params }) => sentJson(await webhooksOf(scope).redeliver(params.id)),
+    }),
+  ];
+}

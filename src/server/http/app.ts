@@ -3,16 +3,18 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import Fastify, { type FastifyInstance } from 'fastify';
 import { jsonSchemaTransform, validatorCompiler } from 'fastify-type-provider-zod';
+import type { App } from '../../host/app.ts';
+import type { ServerDependencies } from '../../host/services.ts';
 import type { AuditTrail } from '../access/audit.ts';
-import { routes } from '../routes/index.ts';
-import type { Ground } from '../services.ts';
+import { routesOf } from '../routes/index.ts';
 import { acceptCsv, acceptJson, isKeepable } from './body.ts';
-import { refusalOf } from './errors.ts';
+import { coreStatuses, refusalOf, type Statuses } from './errors.ts';
 import type { Gate } from './gate.ts';
 import { answerErrors, register, sendError } from './register.ts';
 
 export interface AppOptions {
-  readonly ground: Ground;
+  readonly host: ServerDependencies;
+  readonly apps: readonly App[];
   readonly gate: Gate;
   readonly trail: AuditTrail;
   readonly maxBodyBytes: number;
@@ -23,7 +25,8 @@ export interface AppOptions {
 
 /** The HTTP API, not yet listening. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const { ground, gate, trail } = options;
+  const { host, apps, gate, trail } = options;
+  const statuses: Statuses = Object.assign({}, coreStatuses, ...apps.map(({ errors }) => errors));
   const app = Fastify({
     bodyLimit: options.maxBodyBytes,
     requestTimeout: 30_000,
@@ -31,7 +34,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     // Long params are refused by their schemas, with a message; the router would just not find the route.
     routerOptions: { maxParamLength: 2_048 },
     genReqId: ({ headers }) => correlationIdOf(headers['x-correlation-id']) ?? randomUUID(),
-    frameworkErrors: (error, request, reply) => sendError(request, reply, refusalOf(error)),
+    frameworkErrors: (error, request, reply) => sendError(request, reply, refusalOf(error, statuses)),
     exposeHeadRoutes: false,
   });
   acceptJson(app);
@@ -43,7 +46,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     reply.header('x-correlation-id', request.id);
     reply.header('x-content-type-options', 'nosniff');
   });
-  answerErrors(app, ground, trail);
+  answerErrors(app, { logger: host.tallyman.database.logger, trail, statuses });
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -51,7 +54,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
         title: 'Tallyman',
         version: options.version,
         description:
-          'Jobs, lanes, queues, dead letters, schedules and webhooks of one tenant. Lists are newest first, 50 at a time, at ' +
+          'What one tenant has: jobs, lanes, queues, dead letters, schedules, and what its apps keep. Lists are newest first, 50 at a time, at ' +
           'most 200; `next_cursor` is the `cursor` of the next page. Writes take an `Idempotency-Key`.',
       },
       components: { securitySchemes: { key: { type: 'http', scheme: 'bearer' } } },
@@ -67,7 +70,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   });
   app.get('/v1/openapi.json', { schema: { hide: true } }, async () => app.swagger());
   options.extend?.(app);
-  for (const route of routes) register(app, route, ground, gate);
+  for (const route of await routesOf(apps, host)) register(app, route, host, gate);
   return app;
 }
 

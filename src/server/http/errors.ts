@@ -10,7 +10,10 @@ export interface Refusal {
   readonly details?: unknown;
 }
 
-const statusOf: Readonly<Record<string, number>> = {
+/** The HTTP status of each error code. Apps add theirs. */
+export type Statuses = Readonly<Record<string, number>>;
+
+export const coreStatuses: Statuses = {
   UNAUTHENTICATED: 401,
   FORBIDDEN: 403,
   NOT_FOUND: 404,
@@ -22,9 +25,6 @@ const statusOf: Readonly<Record<string, number>> = {
   RATE_LIMITED: 429,
   BAD_OPTION: 400,
   BAD_SCHEDULE: 400,
-  BAD_URL: 400,
-  FORBIDDEN_ADDRESS: 400,
-  LABEL_TEMPLATE: 400,
   VALIDATION_ERROR: 400,
 };
 
@@ -44,7 +44,7 @@ const fastifyCodes: Readonly<Record<string, string>> = {
   FST_ERR_BAD_URL: 'MALFORMED_REQUEST',
 };
 
-export function refusalOf(error: unknown): Refusal {
+export function refusalOf(error: unknown, statuses: Statuses): Refusal {
   if (hasZodFastifySchemaValidationErrors(error)) {
     const fields = error.validation.map((issue) => ({
       path: fieldOf(error.validationContext ?? 'request', issue.instancePath ?? ''),
@@ -58,7 +58,7 @@ export function refusalOf(error: unknown): Refusal {
     };
   }
   if (error instanceof TallymanError) {
-    const status = statusOf[error.code];
+    const status = statuses[error.code];
     if (status !== undefined)
       return {
         status,
@@ -69,7 +69,7 @@ export function refusalOf(error: unknown): Refusal {
   }
   const { code = '', statusCode } = error as { code?: string; statusCode?: number };
   const known = sqlCodes[code];
-  if (known) return { status: statusOf[known] ?? 400, code: known, message: (error as Error).message };
+  if (known) return { status: statuses[known] ?? 400, code: known, message: (error as Error).message };
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
     return {
       status: statusCode,

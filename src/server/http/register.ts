@@ -1,13 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
+import type { Logger } from '../../engine/logger.ts';
 import { homeTenant } from '../../host/roles.ts';
 import type { AnyRoute, Caller } from '../../host/route.ts';
+import { type ServerDependencies, Services } from '../../host/services.ts';
 import { type AuditEvent, type AuditTrail, auditWithin } from '../access/audit.ts';
 import { asHome, asTenant, type TenantScope } from '../access/scope.ts';
-import { type Ground, Services } from '../services.ts';
 import { isKeepable } from './body.ts';
-import { refusalOf } from './errors.ts';
+import { refusalOf, type Statuses } from './errors.ts';
 import { type Gate, RateLimitedError } from './gate.ts';
 import { once } from './idempotency.ts';
 
@@ -31,7 +32,7 @@ export const errorShape = z.object({
 });
 
 /** Puts a route behind the gate and inside its tenant's transaction. */
-export function register(app: FastifyInstance, route: AnyRoute, ground: Ground, gate: Gate): void {
+export function register(app: FastifyInstance, route: AnyRoute, host: ServerDependencies, gate: Gate): void {
   const writes = route.method !== 'GET';
   const status = route.status ?? 200;
   app.route({
@@ -56,10 +57,10 @@ export function register(app: FastifyInstance, route: AnyRoute, ground: Ground, 
       requireRole(route, request.caller);
     },
     handler: async (request, reply) => {
-      const answer = await answerOf(route, status, ground, request);
+      const answer = await answerOf(route, status, host, request);
       if (answer.replayed) reply.header('idempotency-replayed', 'true');
       if (route.action === 'keys.create') gate.keyMade();
-      if (route.wakes && !answer.replayed) ground.tallyman.hint(route.wakes);
+      if (route.wakes && !answer.replayed) host.tallyman.hint(route.wakes);
       if (route.produces) reply.type(route.produces);
       return reply.code(answer.status).send(answer.status === 204 ? undefined : answer.body);
     },
@@ -88,17 +89,17 @@ function requireRole(route: AnyRoute, caller: Caller): void {
 async function answerOf(
   route: AnyRoute,
   status: number,
-  ground: Ground,
+  host: ServerDependencies,
   request: FastifyRequest,
 ): Promise<{ status: number; body: unknown; replayed: boolean }> {
   const caller = request.caller as Caller;
-  const { database } = ground.tallyman;
+  const { database } = host.tallyman;
   const answer = async (scope: TenantScope) => {
     const work = async () => {
       const body = await route.handle({
         caller,
         scope,
-        services: new Services(ground, scope),
+        services: new Services(host, scope),
         correlationId: request.id,
         params: request.params,
         query: request.query,
@@ -110,7 +111,7 @@ async function answerOf(
     const key = request.headers['idempotency-key'];
     if (route.method === 'GET' || typeof key !== 'string') return { ...(await work()), replayed: false };
     const { method, url, body } = request;
-    return once(scope, { key, method, url, body }, ground.box, work);
+    return once(scope, { key, method, url, body }, host.secrets, work);
   };
   return route.home ? asHome(database, answer) : asTenant(database, caller.tenantId, answer);
 }
@@ -119,13 +120,13 @@ function eventOf(
   request: FastifyRequest,
   what: { outcome: AuditEvent['outcome']; status: number; code?: string },
 ): AuditEvent {
-  const { id, name, code, mac } = (request.params ?? {}) as Readonly<Record<string, string | undefined>>;
+  const [resource] = Object.values((request.params ?? {}) as Readonly<Record<string, string>>);
   return {
     tenantId: request.caller?.tenantId ?? homeTenant,
     actor: request.caller?.actor ?? 'anonymous',
     action:
       request.routeOptions.config.action ?? `${request.method} ${request.url.split('?')[0]}`.slice(0, 200),
-    resource: (id ?? name ?? mac ?? code)?.slice(0, 512) ?? null,
+    resource: resource?.slice(0, 512) ?? null,
     outcome: what.outcome,
     status: what.status,
     code: what.code ?? null,
@@ -135,11 +136,18 @@ function eventOf(
 }
 
 /** Every error leaves by this door, in one shape; refusals and failed writes are audited. */
-export function answerErrors(app: FastifyInstance, ground: Ground, trail: AuditTrail): void {
+export function answerErrors(
+  app: FastifyInstance,
+  {
+    logger,
+    trail,
+    statuses,
+  }: { readonly logger: Logger; readonly trail: AuditTrail; readonly statuses: Statuses },
+): void {
   app.setErrorHandler((error, request, reply) => {
-    const refusal = refusalOf(error);
+    const refusal = refusalOf(error, statuses);
     if (refusal.status >= 500)
-      ground.tallyman.database.logger.error(
+      logger.error(
         {
           correlationId: request.id,
           method: request.method,

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { given } from '../../given.ts';
 import { admins, roles } from '../../host/roles.ts';
-import { id, page, pageOf, route, text, timestamp } from '../../host/route.ts';
+import { type Call, id, page, pageOf, route, text, timestamp } from '../../host/route.ts';
 import { type AuditRow, listAudit } from '../access/audit.ts';
-import type { ApiKey } from '../access/keys.ts';
+import { type ApiKey, ApiKeys } from '../access/keys.ts';
+import { Tenants } from '../access/tenants.ts';
 
 const keyShape = z.object({
   id: z.string(),
@@ -45,6 +46,9 @@ const auditJson = ({ tenantId: _, correlationId, ...event }: AuditRow) => ({
   correlation_id: correlationId,
 });
 
+const keysOf = ({ scope, services }: Pick<Call<unknown, unknown, unknown>, 'scope' | 'services'>): ApiKeys =>
+  new ApiKeys(scope, services.host.secrets);
+
 export const accessRoutes = [
   route({
     method: 'GET',
@@ -53,7 +57,7 @@ export const accessRoutes = [
     summary: 'API keys of this tenant, without their secrets',
     roles: admins,
     response: z.object({ items: z.array(keyShape) }),
-    handle: async ({ services }) => ({ items: (await services.keys.list()).map(keyJson) }),
+    handle: async (call) => ({ items: (await keysOf(call).list()).map(keyJson) }),
   }),
   route({
     method: 'POST',
@@ -64,10 +68,10 @@ export const accessRoutes = [
     body: z.strictObject({ name: text(200), role: z.enum(roles), expires_at: timestamp.optional() }),
     status: 201,
     response: keyShape.extend({ key: z.string() }),
-    handle: async ({ services, caller, body }) => {
-      const { name, role, expires_at: expiresAt } = body;
-      const made = await services.keys.create({
-        tenantId: caller.tenantId,
+    handle: async (call) => {
+      const { name, role, expires_at: expiresAt } = call.body;
+      const made = await keysOf(call).create({
+        tenantId: call.caller.tenantId,
         name,
         role,
         ...given({ expiresAt }),
@@ -84,7 +88,7 @@ export const accessRoutes = [
     params: z.strictObject({ id: text(64) }),
     status: 204,
     response: z.null(),
-    handle: ({ services, params }) => services.keys.revoke(params.id),
+    handle: (call) => keysOf(call).revoke(call.params.id),
   }),
   route({
     method: 'GET',
@@ -94,8 +98,8 @@ export const accessRoutes = [
     roles: admins,
     home: true,
     response: z.object({ items: z.array(tenantShape) }),
-    handle: async ({ services }) => ({
-      items: (await services.tenants.list()).map(({ createdAt, ...tenant }) => ({
+    handle: async ({ scope }) => ({
+      items: (await new Tenants(scope).list()).map(({ createdAt, ...tenant }) => ({
         ...tenant,
         created_at: createdAt,
       })),

@@ -1,8 +1,4 @@
-import { labelDesignRoutes } from '../../apps/labels/routes/designs.ts';
-import { labelRoutes } from '../../apps/labels/routes/labels.ts';
-import { storeRoutes } from '../../apps/labels/routes/stores.ts';
-import { rfidRoutes } from '../../apps/rfid/routes.ts';
-import { webhookRoutes } from '../../apps/webhooks/routes.ts';
+import type { App, RouteHost } from '../../host/app.ts';
 import type { AnyRoute } from '../../host/route.ts';
 import { accessRoutes } from './access.ts';
 import { deadLetterRoutes } from './dead-letters.ts';
@@ -10,17 +6,20 @@ import { jobRoutes } from './jobs.ts';
 import { laneRoutes } from './lanes.ts';
 import { queueRoutes } from './queues.ts';
 import { scheduleRoutes } from './schedules.ts';
+import { subjectRoutes } from './subjects.ts';
 
-export const routes: readonly AnyRoute[] = [
+/** Every route behind the gate: those of the engine and the server, and those of each app. */
+export async function routesOf(apps: readonly App[], host: RouteHost): Promise<readonly AnyRoute[]> {
+  const fromApps = await Promise.all(apps.map((app) => app.routes?.(host) ?? []));
+  return [...coreRoutes(apps), ...fromApps.flat()];
+}
+
+const coreRoutes = (apps: readonly App[]): readonly AnyRoute[] => [
   ...jobRoutes,
   ...laneRoutes,
   ...queueRoutes,
   ...deadLetterRoutes,
   ...scheduleRoutes,
-  ...webhookRoutes,
-  ...rfidRoutes,
-  ...storeRoutes,
-  ...labelDesignRoutes,
-  ...labelRoutes,
+  ...subjectRoutes(apps),
   ...accessRoutes,
 ];

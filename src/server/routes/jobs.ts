@@ -5,8 +5,8 @@ import { check } from '../../engine/jobs/standard-schema.ts';
 import { given } from '../../given.ts';
 import { anyone, operators, producers, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
+import type { ServerDependencies } from '../../host/services.ts';
 import type { TenantScope } from '../access/scope.ts';
-import type { Ground } from '../services.ts';
 
 export const jobError = z
   .object({
@@ -88,7 +88,7 @@ export const jobRoutes = [
     status: 201,
     response: z.object({ id }),
     handle: async ({ services, scope, body, correlationId }) => ({
-      id: await enqueue(services.ground, scope, body, correlationId),
+      id: await enqueue(services.host, scope, body, correlationId),
     }),
   }),
   route({
@@ -102,7 +102,7 @@ export const jobRoutes = [
     response: z.object({ ids: z.array(id) }),
     handle: async ({ services, scope, body, correlationId }) => {
       const ids: string[] = [];
-      for (const job of body.jobs) ids.push(await enqueue(services.ground, scope, job, correlationId));
+      for (const job of body.jobs) ids.push(await enqueue(services.host, scope, job, correlationId));
       return { ids };
     },
   }),
@@ -177,12 +177,12 @@ export const jobRoutes = [
 
 /** Through the SQL function, in the tenant's transaction; the payload is checked here where its kind is known here. */
 async function enqueue(
-  ground: Ground,
+  host: ServerDependencies,
   scope: TenantScope,
   job: NewJob,
   correlationId: string,
 ): Promise<string> {
-  const kind = ground.kinds.get(job.kind);
+  const kind = host.kinds.get(job.kind);
   let { payload } = job;
   if (kind?.schema) {
     const checked = await check(kind.schema, payload);
@@ -212,7 +212,7 @@ async function enqueue(
       job.max_attempts,
       job.correlation_id ?? correlationId,
       job.latest_only,
-      String(ground.maxPayloadBytes),
+      String(host.config['jobs.maxPayloadBytes']),
     ],
   );
   return rows[0]?.id ?? '';

@@ -4,7 +4,7 @@ import type { Lane } from '../../engine/lanes/lanes.ts';
 import { given } from '../../given.ts';
 import { operators, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text } from '../../host/route.ts';
-import type { Services } from '../services.ts';
+import type { Services } from '../../host/services.ts';
 
 const laneStates = ['held', 'ready', 'waiting', 'blocked', 'resting'] as const;
 

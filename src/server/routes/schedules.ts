@@ -5,7 +5,7 @@ import type { Schedule } from '../../engine/schedules/schedules.ts';
 import { given } from '../../given.ts';
 import { operators, readers } from '../../host/roles.ts';
 import { id, route, text } from '../../host/route.ts';
-import type { Services } from '../services.ts';
+import type { Services } from '../../host/services.ts';
 
 const scheduleShape = z.object({
   name: z.string(),
@@ -79,7 +79,7 @@ export const scheduleRoutes = [
     response: scheduleShape,
     handle: async ({ services, caller, params, body }) => {
       const { cron, timezone, payload, queue, lane } = body;
-      const kind = services.ground.kinds.get(body.kind) ?? body.kind;
+      const kind = services.host.kinds.get(body.kind) ?? body.kind;
       const options = given({
         queue,
         lane,

@@ -3,8 +3,9 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { webhookKinds } from '../../../src/apps/webhooks/delivery/kinds.ts';
 import { Webhooks } from '../../../src/apps/webhooks/webhooks.ts';
 import { engineComponent, migrate } from '../../../src/engine/database/migrate.ts';
+import { apps } from '../../../src/host/apps.ts';
+import { componentsOf } from '../../../src/host/components.ts';
 import { SecretBox } from '../../../src/secrets/box.ts';
-import { components } from '../../../src/server/components.ts';
 import { type Cli, cliOn, complaint, openTallyman } from '../../cli/support.ts';
 import { until } from '../../support/engine.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/postgres.ts';
@@ -19,7 +20,7 @@ let webhooks: Webhooks;
 
 beforeAll(async () => {
   fresh = await freshDatabase();
-  await migrate(fresh.database, { components: [engineComponent, ...components] });
+  await migrate(fresh.database, { components: [engineComponent, ...componentsOf(apps)] });
   webhooks = new Webhooks(fresh.database, { box, policy: local });
   cli = cliOn(fresh.url, {
     env: {

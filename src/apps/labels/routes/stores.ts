@@ -135,7 +135,7 @@ export const storeRoutes = [
     response: storeShape,
     handle: async (call) => {
       const { name, latest_only, currency, locale, gateway } = call.body;
-      const store = await putStore(changeOf(call), call.services.ground.box, {
+      const store = await putStore(changeOf(call), call.services.host.secrets, {
         code: call.params.code,
         ...given({ name, latestOnly: latest_only, currency, locale }),
         ...(gateway && { gateway: toSettings(gateway) }),

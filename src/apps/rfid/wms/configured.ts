@@ -1,9 +1,9 @@
-import type { Config } from '../../config/keys.ts';
-import { httpWarehouse, type WarehouseSystem } from './wms/index.ts';
+import type { RfidConfig } from '../config.ts';
+import { httpWarehouse, type WarehouseSystem } from './index.ts';
 
 /** The warehouse system that is configured; undefined where there is none. */
 export function warehouseOf(
-  config: Config,
+  config: RfidConfig,
 ): { readonly system: WarehouseSystem; readonly tenantId: string; readonly cron: string } | undefined {
   const url = config['wms.url'];
   if (url === null) return undefined;

@@ -1,19 +1,17 @@
 import type { Command } from 'commander';
-import { iotComponent } from '../apps/iot/component.ts';
-import { addSimulateLabels } from '../apps/labels/simulate-command.ts';
-import { registerDoors } from '../apps/rfid/intake/index.ts';
-import { onStopSignal } from '../host/process/signals.ts';
-import { driveReaders } from '../simulate/drive.ts';
-import { Publisher } from '../simulate/publisher.ts';
-import { deviceNames, readerDefaults } from '../simulate/readers.ts';
-import { mostBaskets } from '../simulate/tags.ts';
-import { Truth } from '../simulate/truth.ts';
-import { durationMs } from './duration.ts';
-import { examples, group, type JsonOption, share, wholeNumber, withJson } from './options.ts';
-import { show } from './output/print.ts';
-import { facts } from './output/table.ts';
-import { Progress } from './output/terminal.ts';
-import { commandLogger, withTallyman } from './session.ts';
+import { durationMs } from '../../host/cli/duration.ts';
+import { examples, group, type JsonOption, share, wholeNumber, withJson } from '../../host/cli/options.ts';
+import { show } from '../../host/cli/output/print.ts';
+import { facts } from '../../host/cli/output/table.ts';
+import { Progress } from '../../host/cli/output/terminal.ts';
+import { type CommandFrame, commandLogger } from '../../host/cli/session.ts';
+import { onStopSignal } from '../../host/process/signals.ts';
+import { driveReaders } from '../../simulate/drive.ts';
+import { Publisher } from '../../simulate/publisher.ts';
+import { deviceNames, readerDefaults } from '../../simulate/readers.ts';
+import { mostBaskets } from '../../simulate/tags.ts';
+import { Truth } from '../../simulate/truth.ts';
+import { registerDoors } from './intake/index.ts';
 
 interface ReadersOptions extends JsonOption {
   readonly broker?: string;
@@ -34,14 +32,13 @@ const defaultBroker = 'mqtt://127.0.0.1:1883';
 /** What was sent last is acknowledged in this time, or said not to be. */
 const flushMs = 15_000;
 
-export function addSimulate(program: Command): void {
+export function addSimulateReaders(program: Command, frame: CommandFrame): void {
   const d = readerDefaults;
   const simulate = group(
     program,
     'simulate',
     'devices that are not there, for tests and for trying things out',
   );
-  addSimulateLabels(simulate);
   withJson(simulate.command('readers'))
     .description(
       'dock doors with RFID readers that publish what Zebra FX readers publish, and know the truth',
@@ -76,16 +73,13 @@ Ctrl-C. Then it tells what must stand in the database of somebody who began with
 none of these baskets and lost nothing: so many different reads, baskets and
 movements. Exit code 1 where the broker did not acknowledge everything.`,
     )
-    .action(runReaders);
+    .action((options: ReadersOptions) => runReaders(options, frame));
 }
 
-async function runReaders(options: ReadersOptions): Promise<void> {
+async function runReaders(options: ReadersOptions, { withTallyman }: CommandFrame): Promise<void> {
   const { seed, devices, baskets, firstBasket, rate, duplicates, outOfOrder, damaged } = options;
   if (options.register)
-    await withTallyman(
-      ({ tallyman }) => registerDoors(tallyman.database, deviceNames(devices)),
-      [iotComponent],
-    );
+    await withTallyman(({ tallyman }) => registerDoors(tallyman.database, deviceNames(devices)));
   const url = options.broker ?? (process.env.MQTT_URL || defaultBroker);
   const publisher = await Publisher.connect(url, { logger: commandLogger() });
   const stopping = new AbortController();

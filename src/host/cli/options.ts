@@ -1,12 +1,13 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import type { Page } from '../engine/jobs/jobs.ts';
+import type { Page } from '../../engine/jobs/jobs.ts';
 
 export const examples = (lines: readonly string[]): string =>
   `\nExamples:\n${lines.map((line) => `  $ tallyman ${line}`).join('\n')}`;
 
-/** A group such as `jobs`: without a command of its own it shows its help. */
+/** A group such as `jobs`: without a command of its own it shows its help. Several parts may add commands to one. */
 export function group(program: Command, name: string, description: string): Command {
-  return program.command(name).description(description);
+  const known = program.commands.find((command) => command.name() === name);
+  return known ?? program.command(name).description(description);
 }
 
 export interface JsonOption {

@@ -1,5 +1,5 @@
-import { isConnectionError } from '../engine/database/database.ts';
-import { messageOf, TallymanError } from '../engine/errors.ts';
+import { isConnectionError } from '../../engine/database/database.ts';
+import { messageOf, TallymanError } from '../../engine/errors.ts';
 
 export const exitCodes = {
   ok: 0,

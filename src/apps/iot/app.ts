@@ -1,0 +1,12 @@
+import { defineApp } from '../../host/app.ts';
+import { addIot } from './commands.ts';
+import { iotComponent } from './component.ts';
+import { iotKeys } from './config.ts';
+
+export const iotApp = defineApp({
+  name: 'iot',
+  summary: 'devices, their places, and what they said, as they said it',
+  component: iotComponent,
+  config: iotKeys,
+  commands: addIot,
+});

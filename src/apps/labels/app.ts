@@ -1,0 +1,30 @@
+import { defineApp } from '../../host/app.ts';
+import { addLabels } from './commands.ts';
+import { labelsComponent } from './component.ts';
+import { labelsKeys } from './config.ts';
+import { addSimulateLabels } from './simulate-command.ts';
+import { labelsLike, momentsOf } from './timeline.ts';
+
+export const labelsApp = defineApp({
+  name: 'labels',
+  summary: 'electronic shelf labels: what each should show, brought to its gateway',
+  component: labelsComponent,
+  config: labelsKeys,
+  errors: { LABEL_TEMPLATE: 400 },
+  kinds: [
+    { name: 'labels.push' },
+    {
+      name: 'labels.check-drift',
+      acrossTenants: 'compares the labels of every tenant; takes nothing from its payload',
+    },
+  ],
+  routes: async () => (await import('./routes/index.ts')).labelsRoutes,
+  commands: (program, frame) => {
+    addLabels(program, frame);
+    addSimulateLabels(program);
+  },
+  metrics: async (registry) => (await import('./metrics.ts')).exposeLabels(registry),
+  timeline: momentsOf,
+  search: labelsLike,
+  start: async (host, config, observer) => (await import('./start.ts')).startLabels(host, config, observer),
+});

@@ -1,0 +1,30 @@
+import { z } from 'zod';
+import { key, type ValuesOf, whole } from '../../config/key.ts';
+
+export const webhooksKeys = {
+  'webhooks.concurrency': key({
+    schema: whole(1, 10_000),
+    env: ['TALLYMAN_WEBHOOKS_CONCURRENCY'],
+    doc: 'Webhook deliveries that one process has under way at once.',
+    fallback: 50,
+  }),
+  'webhooks.requireHttps': key({
+    schema: z.boolean(),
+    env: ['TALLYMAN_WEBHOOKS_REQUIRE_HTTPS'],
+    doc: 'Refuse webhook endpoints whose address is not https.',
+    fallback: true,
+  }),
+  'webhooks.allowPrivateAddresses': key<boolean | string>({
+    schema: z.union([
+      z.boolean(),
+      z.string().regex(/^[0-9a-fA-F:.]+\/\d{1,3}(,[0-9a-fA-F:.]+\/\d{1,3})*$/, {
+        error: 'expected true, false, or networks such as 10.1.0.0/16,fd00::/8',
+      }),
+    ]),
+    env: ['TALLYMAN_WEBHOOKS_ALLOW_PRIVATE'],
+    doc: 'Let webhooks go to private, loopback and link-local addresses: `true`, or the networks that may be reached, separated by commas.',
+    fallback: false,
+  }),
+} as const;
+
+export type WebhooksConfig = ValuesOf<typeof webhooksKeys>;

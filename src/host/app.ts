@@ -1,0 +1,107 @@
+/**
+ * What an app is. Everything that the product does in a domain (tag reads, shelf labels, webhooks …) is an app: one
+ * folder under `src/apps` and one line in `apps.ts`. Server, command line, configuration, metrics and documentation
+ * take from here what an app adds to them, and name no app themselves.
+ *
+ * An app's module is loaded by every command, so it only declares. What does the work is loaded when it is needed:
+ * `routes` and `start` import it themselves.
+ */
+import type { Command } from 'commander';
+import type { Registry } from 'prom-client';
+import type { ConfigKeys, ValuesOf } from '../config/key.ts';
+import type { Config } from '../config/keys.ts';
+import type { Component } from '../engine/database/migrate.ts';
+import type { AnyKind } from '../engine/jobs/kind.ts';
+import type { Worker } from '../engine/jobs/worker.ts';
+import type { Logger } from '../engine/logger.ts';
+import type { NewSchedule } from '../engine/schedules/schedules.ts';
+import type { Tallyman } from '../engine/tallyman.ts';
+import type { SecretBox } from '../secrets/box.ts';
+import type { CommandFrame } from './cli/session.ts';
+import type { AnyRoute } from './route.ts';
+import type { Moment, Subject, SubjectPage, TenantQueries } from './timeline.ts';
+
+export interface App {
+  /** Also the name of its part of `tallyman serve`. */
+  readonly name: string;
+  /** One line, for `--help` and the documentation. */
+  readonly summary: string;
+  /** Apps whose tables and modules it uses. They are migrated and started before it. */
+  readonly dependsOn?: readonly string[];
+  /** Its schema: tables in numbered files, functions apart. */
+  readonly component: Component;
+  readonly config: ConfigKeys;
+  /** Settings that do not fit together: a problem each, in words. */
+  readonly contradictions?: (config: Config) => readonly string[];
+  /** HTTP statuses of the error codes that its routes throw. */
+  readonly errors?: Readonly<Record<string, number>>;
+  /** Every kind of job that it runs. */
+  readonly kinds?: readonly KindDeclaration[];
+  readonly routes?: (host: RouteHost) => Promise<readonly AnyRoute[]>;
+  readonly commands?: (program: Command, frame: CommandFrame) => void;
+  /** Puts its metrics on a registry; `start` is given what this returns. */
+  readonly metrics?: (registry: Registry) => Promise<unknown>;
+  /** What it knows of one physical thing, newest first. An empty list for subjects of others. */
+  readonly timeline?: (on: TenantQueries, subject: Subject, page: SubjectPage) => Promise<readonly Moment[]>;
+  /** Subjects whose name or number begins with this text. */
+  readonly search?: (on: TenantQueries, text: string) => Promise<readonly Subject[]>;
+  /** Starts what runs in the background. Resolves when it runs; what it had started is stopped if it rejects. */
+  readonly start?: (host: Host, config: Config, metrics: unknown) => Promise<RunningApp>;
+}
+
+/** A kind of job, declared so that a test can hold the code to it. */
+export interface KindDeclaration {
+  readonly name: string;
+  /** May be enqueued over the API and by the command line. Default false: internal. */
+  readonly public?: boolean;
+  /** Why its handler works for all tenants at once. Default: it works for the tenant of its job alone. */
+  readonly acrossTenants?: string;
+}
+
+/** What routes are made of beside the request. */
+export interface RouteHost {
+  readonly tallyman: Tallyman;
+  readonly config: Config;
+  readonly secrets: SecretBox;
+}
+
+/** What an app's background work is made of. */
+export interface Host extends RouteHost {
+  readonly logger: Logger;
+  /** Runs a worker with these kinds until the app stops; its metrics are counted. */
+  run(options: { readonly kinds: readonly AnyKind[]; readonly concurrency?: number }): Promise<Worker>;
+  /** Counts the metrics of a worker that the app runs itself. */
+  observe(worker: Worker): void;
+  schedule(schedule: NewSchedule): Promise<void>;
+  /** Runs when the app stops, the last one first. */
+  onStop(stop: () => Promise<void>): void;
+}
+
+export interface RunningApp {
+  /** What runs, in a few words, for the lines that `tallyman serve` prints. */
+  readonly summary: string;
+  /** Outside services that it needs; `trouble` says why one is away. */
+  health?(): readonly Health[];
+}
+
+export interface Health {
+  readonly name: string;
+  readonly trouble: string | undefined;
+}
+
+/** The same with the types of its configuration and metrics, which the list of apps has no use for. */
+export interface AppDefinition<K extends ConfigKeys, M>
+  extends Omit<App, 'config' | 'metrics' | 'start' | 'contradictions'> {
+  readonly config: K;
+  readonly contradictions?: (config: ValuesOf<K>) => readonly string[];
+  readonly metrics?: (registry: Registry) => Promise<M>;
+  readonly start?: (host: Host, config: ValuesOf<K>, metrics: M) => Promise<RunningApp>;
+}
+
+export function defineApp<const K extends ConfigKeys, M = undefined>(definition: AppDefinition<K, M>): App {
+  return definition as unknown as App;
+}
+
+/** The values of some keys, which `loadConfig` has checked. */
+export const settingsOf = <K extends ConfigKeys>(_keys: K, config: Config): ValuesOf<K> =>
+  config as unknown as ValuesOf<K>;

@@ -1,0 +1,8 @@
+import { iotApp } from '../apps/iot/app.ts';
+import { labelsApp } from '../apps/labels/app.ts';
+import { rfidApp } from '../apps/rfid/app.ts';
+import { webhooksApp } from '../apps/webhooks/app.ts';
+import type { App } from './app.ts';
+
+/** Every app there is, each behind those that it depends on. A new app is a folder and a line here. */
+export const apps: readonly App[] = [webhooksApp, iotApp, rfidApp, labelsApp];

@@ -1,0 +1,61 @@
+import type { Config } from '../../config/keys.ts';
+import type { ConfigSchema } from '../../config/load.ts';
+import type { Component } from '../../engine/database/migrate.ts';
+import type { Tallyman } from '../../engine/tallyman.ts';
+import type { App } from '../app.ts';
+import { componentsFor, componentsOf } from '../components.ts';
+import { configSchema, loadConfig } from '../config.ts';
+import { createLogger } from '../process/logger.ts';
+import { openRuntime } from '../process/open.ts';
+
+/** A command's Tallyman for as long as the command takes. */
+export interface Session {
+  readonly tallyman: Tallyman;
+  readonly config: Config;
+  /** The database's clock: ages are counted by it, not by the clock of this machine. */
+  readonly now: Date;
+}
+
+/** What a command gets from the program that it is a part of. */
+export interface CommandFrame {
+  /** Every app of the program. */
+  readonly apps: readonly App[];
+  readonly configSchema: ConfigSchema;
+  /** Every part with tables beside the engine. */
+  readonly components: readonly Component[];
+  loadConfig(): Config;
+  /** `needs`: parts beside the engine whose tables the command looks at. Default: those of its app. */
+  withTallyman<T>(work: (session: Session) => Promise<T>, needs?: readonly Component[]): Promise<T>;
+}
+
+/** Commands say what went wrong themselves; only warnings are worth a line of the log. */
+export const commandLogger = () =>
+  createLogger({ level: process.env.TALLYMAN_DEBUG === '1' ? 'debug' : 'warn' });
+
+/** The frame of the commands of `app`; without one, of those that belong to no app. */
+export function commandFrame(apps: readonly App[], app?: App): CommandFrame {
+  const components = componentsOf(apps);
+  return {
+    apps,
+    configSchema: configSchema(apps),
+    components,
+    loadConfig: () => loadConfig(apps),
+    withTallyman: async (work, needs = app ? componentsFor(app, apps) : []) => {
+      const config = loadConfig(apps);
+      const runtime = await openRuntime(config, {
+        logger: commandLogger(),
+        applicationName: 'tallyman cli',
+        brokers: false,
+        components,
+        needs,
+      });
+      try {
+        const { database } = runtime.tallyman;
+        const { rows } = await database.query<{ now: Date }>('select clock_timestamp() as now');
+        return await work({ tallyman: runtime.tallyman, config, now: rows[0]?.now ?? new Date() });
+      } finally {
+        await runtime.close();
+      }
+    },
+  };
+}

@@ -1,0 +1,125 @@
+/** Time line and search: each app answers for what it knows, and the answers are merged here. */
+import { z } from 'zod';
+import { TallymanError } from '../../engine/errors.ts';
+import { Jobs } from '../../engine/jobs/jobs.ts';
+import type { App } from '../../host/app.ts';
+import { anyone, readers } from '../../host/roles.ts';
+import { type AnyRoute, route, text } from '../../host/route.ts';
+import type { Moment, Subject, SubjectPage, TenantQueries } from '../../host/timeline.ts';
+
+const momentShape = z.object({
+  id: z.string(),
+  type: z.string(),
+  at: z.string(),
+  text: z.string(),
+  details: z.record(z.string(), z.unknown()),
+});
+
+const subjectShape = z.object({ type: z.string(), id: z.string(), title: z.string().optional() });
+
+type Teller = (on: TenantQueries, subject: Subject, page: SubjectPage) => Promise<readonly Moment[]>;
+
+export function subjectRoutes(apps: readonly App[]): readonly AnyRoute[] {
+  const tellers: readonly Teller[] = [momentsOfJob, ...apps.flatMap(({ timeline }) => timeline ?? [])];
+  return [
+    route({
+      method: 'GET',
+      url: '/v1/timeline/:subject',
+      action: 'timeline.read',
+      summary:
+        'What happened to one thing, newest first: `basket:EPC`, `label:MAC`, `shipment:NUMBER`, `job:ID`',
+      roles: readers,
+      params: z.strictObject({ subject: text(600) }),
+      query: z.strictObject({
+        limit: z.coerce.number().int().min(1).max(200).default(50),
+        before: z.iso.datetime({ offset: true }).optional().describe('`next_before` of the page before'),
+      }),
+      response: z.object({ items: z.array(momentShape), next_before: z.string().nullable() }),
+      handle: async ({ scope, params, query: { limit, before } }) => {
+        const subject = subjectOf(params.subject);
+        const page = { limit: limit + 1, ...(before !== undefined && { before: { at: new Date(before) } }) };
+        const found: Moment[] = [];
+        // One after another: a request has one connection.
+        for (const tell of tellers) found.push(...(await tell(scope, subject, page)));
+        return pageOfMoments(found, limit);
+      },
+    }),
+    route({
+      method: 'GET',
+      url: '/v1/search',
+      action: 'search.read',
+      summary: 'Things whose name or number begins with this text',
+      roles: anyone,
+      query: z.strictObject({ q: text(256) }),
+      response: z.object({ items: z.array(subjectShape) }),
+      handle: async ({ scope, query }) => {
+        const items: Subject[] = [];
+        for (const { search } of apps) items.push(...((await search?.(scope, query.q)) ?? []));
+        return { items };
+      },
+    }),
+  ];
+}
+
+function subjectOf(given: string): Subject {
+  const [, type = '', id = ''] = /^([a-z]+):(.+)$/s.exec(given) ?? [];
+  if (type === '')
+    throw new TallymanError(
+      'BAD_OPTION',
+      `"${given}" is not a subject: expected a type and an id, such as job:17`,
+    );
+  return { type, id };
+}
+
+/** A page ends between two times: moments of the same millisecond are not torn apart. */
+function pageOfMoments(found: readonly Moment[], limit: number) {
+  const newest = found.toSorted((a, b) => b.at.getTime() - a.at.getTime());
+  const last = newest[limit - 1];
+  const items = newest.length <= limit || !last ? newest : newest.filter(({ at }) => at >= last.at);
+  return {
+    items: items.map(({ id, type, at, text, details }) => ({
+      id,
+      type,
+      at: at.toISOString(),
+      text,
+      details,
+    })),
+    next_before: newest.length > limit && last ? last.at.toISOString() : null,
+  };
+}
+
+async function momentsOfJob(
+  on: TenantQueries,
+  { type, id }: Subject,
+  { before }: SubjectPage,
+): Promise<Moment[]> {
+  if (type !== 'job' || !/^\d{1,19}$/.test(id)) return [];
+  const job = await new Jobs(on as never, 0).get(id);
+  if (!job) return [];
+  const moments: Moment[] = [
+    {
+      id: `${id}:created`,
+      type: 'job.created',
+      at: job.createdAt,
+      text: `enqueued as ${job.kind}`,
+      details: {},
+    },
+  ];
+  if (job.lastError)
+    moments.push({
+      id: `${id}:failed`,
+      type: 'job.failed',
+      at: new Date(job.lastError.at),
+      text: `attempt ${job.lastError.attempt} failed: ${job.lastError.message}`,
+      details: { code: job.lastError.code },
+    });
+  if (job.finishedAt)
+    moments.push({
+      id: `${id}:ended`,
+      type: 'job.ended',
+      at: job.finishedAt,
+      text: `ended as ${job.status}`,
+      details: { status: job.status },
+    });
+  return moments.filter(({ at }) => before === undefined || at < before.at);
+}
