@@ -3,6 +3,7 @@ import { TallymanError } from '../engine/errors.ts';
 import { type Job, type JobError, type JobStatus, jobStatuses } from '../engine/jobs/jobs.ts';
 import { given } from '../given.ts';
 import { forEachId } from './each.ts';
+import { addEnqueue } from './enqueue.ts';
 import {
   collect,
   examples,
@@ -30,7 +31,7 @@ interface ListOptions extends PageOptions {
 }
 
 export function addJobs(program: Command): void {
-  const jobs = group(program, 'jobs', 'look at jobs, run them again, cancel them');
+  const jobs = group(program, 'jobs', 'enqueue jobs, look at them, run them again, cancel them');
 
   withPage(jobs.command('list'))
     .description('jobs, newest first, wherever they are in their life')
@@ -90,6 +91,8 @@ export function addJobs(program: Command): void {
         ),
       ),
     );
+
+  addEnqueue(jobs);
 }
 
 export function jobsTable(jobs: readonly Job[], now: Date): string {

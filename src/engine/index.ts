@@ -2,6 +2,7 @@ export type { Checkpoint } from './checkpoints/checkpoints.ts';
 export { Database, type DatabaseOptions, type Queryable } from './database/database.ts';
 export { examine, type Finding } from './database/doctor.ts';
 export { type EmbeddedOptions, type EmbeddedPostgres, startEmbedded } from './database/embedded/index.ts';
+export { TenantDatabase, TenantScope } from './database/tenant.ts';
 export { type MigrationReport, migrate } from './database/migrate.ts';
 export type { DeadLetter, DeadLetterFilter, RedriveOptions } from './deadletters/dead-letters.ts';
 export { GiveUpError, LeaseLostError, PermanentError, RetryLater, TallymanError } from './errors.ts';
@@ -17,6 +18,7 @@ export {
   type Handler,
   type Kind,
   type KindDefinition,
+  type KindScope,
   type LanePolicy,
   type Priority,
 } from './jobs/kind.ts';

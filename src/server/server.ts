@@ -12,7 +12,7 @@ import type { Metrics } from '../observability/metrics.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import { AuditTrail } from './access/audit.ts';
 import { ApiKeys } from './access/keys.ts';
-import { prepareTenants } from './access/scope.ts';
+import { prepareTenants } from '../engine/database/tenant.ts';
 import { readiness } from './health.ts';
 import { buildApp } from './http/app.ts';
 import { Gate } from './http/gate.ts';

@@ -9,7 +9,7 @@ import { Schedules } from '../engine/schedules/schedules.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import { ApiKeys } from './access/keys.ts';
-import type { TenantScope } from './access/scope.ts';
+import type { TenantScope } from '../engine/database/tenant.ts';
 import { Tenants } from './access/tenants.ts';
 
 /** What the routes are made of, and what does not depend on who asks. */

@@ -139,7 +139,7 @@ test('bad bodies, types, sizes and encodings on every route: 4xx that names the 
 test('anything that is JSON, as a payload: kept as it was, or refused', { timeout: 60_000 }, async () => {
   const test = await server();
   const ask = await test.as('admin');
-  await test.rows(`select tallyman.register_kind('noop')`);
+  await test.rows(`select tallyman.register_kind('noop', is_public => true)`);
   await fc.assert(
     fc.asyncProperty(fc.jsonValue(), async (payload) => {
       const made = await ask('POST', '/v1/jobs', { kind: 'noop', payload });

@@ -13,6 +13,7 @@ export interface Refusal {
 const statusOf: Readonly<Record<string, number>> = {
   UNAUTHENTICATED: 401,
   FORBIDDEN: 403,
+  INTERNAL_KIND: 403,
   NOT_FOUND: 404,
   AMBIGUOUS: 409,
   BAD_STATE: 409,
