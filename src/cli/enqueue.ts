@@ -1,4 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import type { Queryable } from '../engine/database/database.ts';
+import { TallymanError } from '../engine/errors.ts';
 import { requirePublic } from '../engine/jobs/internal-kinds.ts';
 import { given } from '../given.ts';
 import { examples, type JsonOption, withJson } from './options.ts';
@@ -15,6 +17,16 @@ interface EnqueueOptions extends JsonOption {
 export const withInternal = (command: Command): Command =>
   command.option('--internal', 'also a kind that is not public: you answer for its payload');
 
+/** Says how to do it all the same, where that is possible. */
+export async function requirePublicKind(on: Queryable, kind: string): Promise<void> {
+  try {
+    await requirePublic(on, new Map(), kind);
+  } catch (error) {
+    if (!(error instanceof TallymanError) || error.code !== 'INTERNAL_KIND') throw error;
+    throw new TallymanError(error.code, `${error.message} Or give --internal, and answer for the payload.`);
+  }
+}
+
 /** `jobs enqueue`: one job, of a public kind unless `--internal` is given. */
 export function addEnqueue(jobs: Command): void {
   withInternal(withJson(jobs.command('enqueue')))
@@ -27,7 +39,7 @@ export function addEnqueue(jobs: Command): void {
     .addHelpText('after', examples([`jobs enqueue label.print '{"sku": "P-1"}' --tenant acme`]))
     .action((kind: string, payload: string | undefined, options: EnqueueOptions) =>
       withTallyman(async ({ tallyman: { database } }) => {
-        if (!options.internal) await requirePublic(database, new Map(), kind);
+        if (!options.internal) await requirePublicKind(database, kind);
         const { rows } = await database.query<{ id: string }>(
           `select tallyman.enqueue(kind => $1, payload => $2, tenant_id => $3, lane => $4, dedupe_key => $5) as id`,
           [kind, payload ?? '{}', options.tenant ?? 'default', options.lane, options.dedupeKey],

@@ -1,9 +1,8 @@
 import type { Command } from 'commander';
 import { TallymanError } from '../engine/errors.ts';
-import { requirePublic } from '../engine/jobs/internal-kinds.ts';
 import type { Schedule, Schedules } from '../engine/schedules/schedules.ts';
 import { given } from '../given.ts';
-import { json, withInternal } from './enqueue.ts';
+import { json, requirePublicKind, withInternal } from './enqueue.ts';
 import { examples, group, type JsonOption, withJson } from './options.ts';
 import { print, show } from './output/print.ts';
 import { table } from './output/table.ts';
@@ -45,7 +44,7 @@ export function addSchedules(program: Command): void {
     .action((name: string, options: PutOptions) =>
       withTallyman(async ({ tallyman: { database, schedules: all }, now }) => {
         const { cron, kind, timezone, tenant: tenantId, payload = '{}' } = options;
-        if (!options.internal) await requirePublic(database, new Map(), kind);
+        if (!options.internal) await requirePublicKind(database, kind);
         const schedule = await all.upsert({
           name,
           cron,

@@ -15,6 +15,7 @@ import { count } from '../../cli/output/text.ts';
 import { fullTime } from '../../cli/output/time.ts';
 import { withTallyman } from '../../cli/session.ts';
 import type { Config } from '../../config/keys.ts';
+import { prepareTenants } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import type { Tallyman } from '../../engine/tallyman.ts';
 import { onStopSignal } from '../../host/process/signals.ts';
@@ -87,6 +88,7 @@ async function fetchPlates(tallyman: Tallyman, config: Config, options: ImportPl
         `${count(preview.plates, 'plate')} on ${count(preview.pages, 'page')}, ${preview.unknown.length} new. Nothing was changed.`,
     );
   }
+  await prepareTenants(tallyman.database);
   const counts = await plates.run(stopping.signal);
   if (!counts)
     throw new TallymanError(

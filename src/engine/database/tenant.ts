@@ -94,9 +94,10 @@ function statementName(text: string): string | undefined {
   return name;
 }
 
-/** True where the role is there, this user may take it, and it may use every table that holds something of a tenant. */
+/** True where the role is there, this user may take it, and it may use what tenants share and what is theirs. */
 const isPrepared = `
-  select coalesce(pg_has_role(current_user, r.oid, 'member'), false)
+  select pg_has_role(current_user, r.oid, 'member')
+     and has_table_privilege(r.oid, 'tallyman.kinds', 'select')
      and not exists (select 1 from tallyman.isolated_tables t
                       where not has_table_privilege(r.oid, t.name, 'delete')) as "isPrepared"
     from (select to_regrole('tallyman_tenant')::oid as oid) r
