@@ -19,6 +19,7 @@ import { paintState, terminalWidth } from '../host/cli/output/terminal.ts';
 import { printableLines } from '../host/cli/output/text.ts';
 import { fullTime, relativeTime } from '../host/cli/output/time.ts';
 import type { CommandFrame } from '../host/cli/session.ts';
+import { addEnqueue } from './enqueue.ts';
 
 interface ListOptions extends PageOptions {
   readonly status?: JobStatus;
@@ -30,7 +31,7 @@ interface ListOptions extends PageOptions {
 }
 
 export function addJobs(program: Command, frame: CommandFrame): void {
-  const jobs = group(program, 'jobs', 'look at jobs, run them again, cancel them');
+  const jobs = group(program, 'jobs', 'enqueue jobs, look at them, run them again, cancel them');
 
   withPage(jobs.command('list'))
     .description('jobs, newest first, wherever they are in their life')
@@ -90,6 +91,8 @@ export function addJobs(program: Command, frame: CommandFrame): void {
         ),
       ),
     );
+
+  addEnqueue(jobs, frame);
 }
 
 export function jobsTable(jobs: readonly Job[], now: Date): string {

@@ -1,12 +1,23 @@
 import type { Command } from 'commander';
 import { TallymanError } from '../engine/errors.ts';
 import type { Schedule, Schedules } from '../engine/schedules/schedules.ts';
+import { given } from '../given.ts';
 import { examples, group, type JsonOption, withJson } from '../host/cli/options.ts';
 import { print, show } from '../host/cli/output/print.ts';
 import { table } from '../host/cli/output/table.ts';
 import { paintState, terminalWidth } from '../host/cli/output/terminal.ts';
 import { relativeTime } from '../host/cli/output/time.ts';
 import type { CommandFrame } from '../host/cli/session.ts';
+import { json, requirePublicKind, withInternal } from './enqueue.ts';
+
+interface PutOptions extends JsonOption {
+  readonly cron: string;
+  readonly kind: string;
+  readonly payload?: string;
+  readonly timezone?: string;
+  readonly tenant?: string;
+  readonly internal?: boolean;
+}
 
 export function addSchedules(program: Command, frame: CommandFrame): void {
   const schedules = group(program, 'schedules', 'jobs that are enqueued by the clock');
@@ -18,6 +29,30 @@ export function addSchedules(program: Command, frame: CommandFrame): void {
       frame.withTallyman(async ({ tallyman, now }) => {
         const items = await tallyman.schedules.list();
         show(options.json, { items }, () => schedulesTable(items, now));
+      }),
+    );
+
+  withInternal(withJson(schedules.command('put')))
+    .description('make a schedule, or change it; a paused one stays paused')
+    .argument('<name>', 'name of the schedule')
+    .requiredOption('--cron <expression>', 'when, such as "0 3 * * *"')
+    .requiredOption('-k, --kind <name>', 'what to enqueue')
+    .option('--payload <json>', 'payload of each job (default: {})', json)
+    .option('--timezone <name>', 'such as Europe/Berlin (default: UTC)')
+    .option('-t, --tenant <id>', 'for this tenant (default: default)')
+    .addHelpText('after', examples(['schedules put nightly-report --cron "0 3 * * *" --kind report']))
+    .action((name: string, options: PutOptions) =>
+      frame.withTallyman(async ({ tallyman: { database, schedules: all }, now }) => {
+        const { cron, kind, timezone, tenant: tenantId, payload = '{}' } = options;
+        if (!options.internal) await requirePublicKind(database, kind);
+        const schedule = await all.upsert({
+          name,
+          cron,
+          kind,
+          payload: JSON.parse(payload),
+          ...given({ timezone, tenantId }),
+        });
+        show(options.json, schedule, () => schedulesTable([schedule], now));
       }),
     );
 

@@ -3,6 +3,7 @@ export { Database, type DatabaseOptions, type Queryable } from './database/datab
 export { examine, type Finding } from './database/doctor.ts';
 export { type EmbeddedOptions, type EmbeddedPostgres, startEmbedded } from './database/embedded/index.ts';
 export { type MigrationReport, migrate } from './database/migrate.ts';
+export { TenantDatabase, TenantScope } from './database/tenant.ts';
 export type { DeadLetter, DeadLetterFilter, RedriveOptions } from './deadletters/dead-letters.ts';
 export { GiveUpError, LeaseLostError, PermanentError, RetryLater, TallymanError } from './errors.ts';
 export type { Problem } from './jobs/check.ts';
@@ -17,6 +18,7 @@ export {
   type Handler,
   type Kind,
   type KindDefinition,
+  type KindScope,
   type LanePolicy,
   type Priority,
 } from './jobs/kind.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { TenantScope } from '../server/access/scope.ts';
+import type { TenantScope } from '../engine/database/tenant.ts';
 import { isKeepable } from '../server/http/body.ts';
 import type { Role } from './roles.ts';
 import type { Services } from './services.ts';

@@ -1,10 +1,10 @@
+import type { TenantScope } from '../engine/database/tenant.ts';
 import { DeadLetters } from '../engine/deadletters/dead-letters.ts';
 import { Jobs } from '../engine/jobs/jobs.ts';
 import type { AnyKind } from '../engine/jobs/kind.ts';
 import { Queues } from '../engine/jobs/queues.ts';
 import { Lanes } from '../engine/lanes/lanes.ts';
 import { Schedules } from '../engine/schedules/schedules.ts';
-import type { TenantScope } from '../server/access/scope.ts';
 import type { RouteHost } from './app.ts';
 
 /** What the API is made of, the same for every request. */

@@ -4,6 +4,7 @@ import { defineKind } from '../../src/index.ts';
 
 export const slow = defineKind<{ ms: number }>({
   name: 'slow',
+  public: true,
   handler: async ({ ms }) => {
     console.log(`began ${ms}`);
     await sleep(ms);

@@ -7,6 +7,7 @@ import { bury, registerKind, server } from './support.ts';
 test('a job from enqueue to its end', async () => {
   const ran: unknown[] = [];
   const ship = defineKind({
+    public: true,
     name: 'ship',
     schema: z.object({ order: z.number() }),
     handler: (payload, ctx) => ran.push([payload, ctx.lane, ctx.correlationId]),
@@ -40,7 +41,12 @@ test('a job from enqueue to its end', async () => {
 });
 
 test('payloads are checked against the kind where it is known, with the name of the field', async () => {
-  const ship = defineKind({ name: 'ship', schema: z.object({ order: z.number() }), handler: () => {} });
+  const ship = defineKind({
+    name: 'ship',
+    public: true,
+    schema: z.object({ order: z.number() }),
+    handler: () => {},
+  });
   const test = await server({ kinds: [ship] });
   const ask = await test.as('producer');
   await registerKind(test, 'ship');
@@ -129,7 +135,7 @@ test('cancel, retry, redrive, discard: done once, then a conflict or not found',
 test('lanes, queues and schedules', async () => {
   const test = await server();
   const ask = await test.as('operator');
-  await test.rows(`select tallyman.register_kind('noop', lane_policy => 'block')`);
+  await test.rows(`select tallyman.register_kind('noop', lane_policy => 'block', is_public => true)`);
   const { id } = (await ask('POST', '/v1/jobs', { kind: 'noop', lane: 'door 7/ä' })).body;
   await bury(test, id);
   const [lane] = (await ask('GET', '/v1/lanes?state=blocked')).body.items;

@@ -129,7 +129,7 @@ export async function server(
 
 /** Kinds that SQL and the API can enqueue by name, as workers register them. */
 export async function registerKind({ rows }: Pick<TestServer, 'rows'>, name: string): Promise<void> {
-  await rows('select tallyman.register_kind($1)', [name]);
+  await rows('select tallyman.register_kind($1, is_public => true)', [name]);
 }
 
 /** Makes a dead letter of a job, as its last failed attempt would. */

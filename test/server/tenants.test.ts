@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { asTenant } from '../../src/server/access/scope.ts';
+import { asTenant } from '../../src/engine/database/tenant.ts';
 import { furnish, server } from './support.ts';
 
 describe('a tenant sees and touches what is its own', () => {

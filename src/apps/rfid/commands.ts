@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { more } from '../../cli/jobs.ts';
 import type { Config } from '../../config/keys.ts';
+import { prepareTenants } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import type { Tallyman } from '../../engine/tallyman.ts';
 import { settingsOf } from '../../host/app.ts';
@@ -84,6 +85,7 @@ async function fetchPlates(tallyman: Tallyman, config: Config, options: ImportPl
         `${count(preview.plates, 'plate')} on ${count(preview.pages, 'page')}, ${preview.unknown.length} new. Nothing was changed.`,
     );
   }
+  await prepareTenants(tallyman.database);
   const counts = await plates.run(stopping.signal);
   if (!counts)
     throw new TallymanError(

@@ -24,18 +24,21 @@ const schema = z.object({
   deviceId: z.string(),
   eventTimestamp: z.string(),
   processorType: z.enum(['MQTT', 'Replay']),
-  tenantId: z.string(),
 });
 
+/** A read without its tenant, which is the job's. */
+export type RetriedRead = Omit<TagRead, 'tenantId'>;
+
 /** The kind that tries a read again. */
-export function processRead(processor: TagReadProcessor): Kind<TagRead> {
-  return defineKind<TagRead>({
+export function processRead(processor: TagReadProcessor): Kind<RetriedRead> {
+  return defineKind<RetriedRead>({
     name: processReadKind,
     schema,
     queue: 'rfid',
     retry: { maxAttempts: mostAttempts },
+    scope: 'tenant',
     handler: async (read, context) => {
-      const batch = await processor.examine([read]);
+      const batch = await processor.examine([{ ...read, tenantId: context.tenantId }]);
       const [failure] = batch.failures;
       // Not recorded once more: an attempt that fails leaves nothing but the job's last error.
       if (failure) throw new TallymanError(failure.code, failure.message);
@@ -48,13 +51,13 @@ export function processRead(processor: TagReadProcessor): Kind<TagRead> {
  * `onFailed` for a processor: a job for each read, in the transaction that records its failure. The same read that fails
  * again while its job or its dead letter is there adds none. What no retry can mend is a dead letter after one attempt.
  */
-export function retryAsJobs(tallyman: Tallyman, kind: Kind<TagRead>) {
+export function retryAsJobs(tallyman: Tallyman, kind: Kind<RetriedRead>) {
   return async (tx: Queryable, failures: readonly FailedRead[]): Promise<void> => {
     await tallyman.enqueueMany(
       kind,
       failures.map(({ read, contentHash, mendable }) => ({
         payload: sendable(read),
-        tenantId: sendable(read).tenantId,
+        tenantId: text(read.tenantId).slice(0, 100) || 'default',
         dedupeKey: hashToBase64(contentHash),
         maxAttempts: mendable ? mostAttempts : 1,
       })),
@@ -63,10 +66,11 @@ export function retryAsJobs(tallyman: Tallyman, kind: Kind<TagRead>) {
   };
 }
 
+const text = (value: unknown): string =>
+  (typeof value === 'string' ? value : (JSON.stringify(value) ?? '')).replaceAll('\0', '�').slice(0, 1000);
+
 /** A read with anything at all in its fields has to get through the schema, to be seen as a dead letter. */
-function sendable(read: TagRead): TagRead {
-  const text = (value: unknown): string =>
-    (typeof value === 'string' ? value : (JSON.stringify(value) ?? '')).replaceAll('\0', '�').slice(0, 1000);
+function sendable(read: TagRead): RetriedRead {
   const { zbTagReadId, epcUri } = read;
   return {
     ...(zbTagReadId !== undefined && { zbTagReadId: text(zbTagReadId) }),
@@ -75,6 +79,5 @@ function sendable(read: TagRead): TagRead {
     deviceId: text(read.deviceId),
     eventTimestamp: text(read.eventTimestamp),
     processorType: read.processorType === 'Replay' ? 'Replay' : 'MQTT',
-    tenantId: text(read.tenantId).slice(0, 100) || 'default',
   };
 }

@@ -73,6 +73,11 @@ export class TagReadProcessor {
     this.#earliest = parseInstant(options.earliest ?? '2000-01-01T00:00:00Z');
   }
 
+  /** The same, with its transactions elsewhere: in the database as one tenant sees it. */
+  on(database: Transactor): TagReadProcessor {
+    return new TagReadProcessor({ ...this.#options, database });
+  }
+
   /**
    * An answer for each read, in their order. Rejects if not all of them are committed for certain: ask again, and what had been
    * is a duplicate. Reads of one basket are never in two transactions of a call; those of different baskets may be.

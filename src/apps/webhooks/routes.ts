@@ -1,10 +1,10 @@
 import { z } from 'zod';
+import type { TenantScope } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { given } from '../../given.ts';
 import { type RouteHost, settingsOf } from '../../host/app.ts';
 import { operators, producers, readers } from '../../host/roles.ts';
 import { type AnyRoute, id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
-import type { TenantScope } from '../../server/access/scope.ts';
 import { webhooksKeys } from './config.ts';
 import { addressPolicy } from './configured.ts';
 import type { DeliveryAttempt } from './deliveries.ts';

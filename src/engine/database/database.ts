@@ -82,7 +82,9 @@ export class Database implements Queryable {
   readonly #watchdog: Watchdog;
   readonly #outages = new Outages();
   #hot: HotConnection | undefined;
+  /** For commits of the engine; `#single` for statements of handlers, which commits must not wait for. */
   #pipeline: Pipeline | undefined;
+  #single: Pipeline | undefined;
   #isSessionPooled = false;
   #closing = false;
   /** Known from the start when something other than the server answers; undefined: not looked for. */
@@ -274,16 +276,31 @@ export class Database implements Queryable {
 
   /** One transaction whose statements go out together; see `Pipeline`. */
   async pipelined(statements: readonly Statement[]): Promise<pg.QueryResult[]> {
-    this.#pipeline ??= new Pipeline(() =>
-      this.#open({ ...this.#config, pipeline: true } as pg.ClientConfig, this.#limits, {
-        isDisposable: false,
-      }),
-    );
+    this.#pipeline ??= this.#openPipeline(2);
     try {
       return await this.#pipeline.transaction(statements);
     } catch (error) {
       throw this.#outages.remember(error);
     }
+  }
+
+  /**
+   * One statement in a transaction of its own that begins with `opening` (SQL without parameters), in one round trip.
+   * On up to four connections beside the pool.
+   */
+  async queryWithin(opening: string, statement: Statement): Promise<pg.QueryResult> {
+    this.#single ??= this.#openPipeline(4);
+    try {
+      const [result] = await this.#single.transaction([statement], opening);
+      return result as pg.QueryResult;
+    } catch (error) {
+      throw this.#outages.remember(error);
+    }
+  }
+
+  #openPipeline(maxConnections: number): Pipeline {
+    const config = { ...this.#config, pipeline: true } as pg.ClientConfig;
+    return new Pipeline(() => this.#open(config, this.#limits, { isDisposable: false }), maxConnections);
   }
 
   /** A connection outside the pool, for what belongs to a session: LISTEN, advisory locks. The caller ends it. */
@@ -345,7 +362,7 @@ export class Database implements Queryable {
 
   async close(): Promise<void> {
     this.#closing = true;
-    await Promise.all([this.#hot?.close(), this.#pipeline?.close(), this.pool.end()]);
+    await Promise.all([this.#hot?.close(), this.#pipeline?.close(), this.#single?.close(), this.pool.end()]);
   }
 }
 

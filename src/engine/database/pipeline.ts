@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import { TallymanError } from '../errors.ts';
 import { isOutage } from './outage.ts';
+import { openingOf } from './session.ts';
 
 export interface Statement {
   readonly text: string;
@@ -9,9 +10,6 @@ export interface Statement {
   readonly name?: string | undefined;
 }
 
-/** Connections, and with them transactions, under way at once. */
-const maxConnections = 2;
-
 /**
  * Transactions whose statements are all known beforehand: they go out together, without waiting for an answer in between.
  * On connections of their own, opened when first needed: a client that pipelines cannot run the statements of the
@@ -19,22 +17,28 @@ const maxConnections = 2;
  */
 export class Pipeline {
   readonly #open: () => Promise<pg.Client>;
+  readonly #maxConnections: number;
   readonly #idle: pg.Client[] = [];
   readonly #waiting: ((client: pg.Client | undefined) => void)[] = [];
   #connections = 0;
   #isClosed = false;
 
-  constructor(open: () => Promise<pg.Client>) {
+  /** `maxConnections`: connections, and with them transactions, under way at once. */
+  constructor(open: () => Promise<pg.Client>, maxConnections: number) {
     this.#open = open;
+    this.#maxConnections = maxConnections;
   }
 
-  /** All of them in one commit, or none. Answers the result of each; the error of the first that failed. */
-  async transaction(statements: readonly Statement[]): Promise<pg.QueryResult[]> {
+  /**
+   * All of them in one commit, or none. Answers the result of each; the error of the first that failed. `opening` is
+   * SQL without parameters that goes out with `begin`.
+   */
+  async transaction(statements: readonly Statement[], opening?: string): Promise<pg.QueryResult[]> {
     const client = await this.#take();
     let broken = false;
     try {
       const sent = [
-        client.query('begin isolation level read committed'),
+        client.query(openingOf({ opening })),
         ...statements.map(({ text, values, name }) =>
           client.query({ text, values: [...values], ...(name !== undefined && { name }) }),
         ),
@@ -64,7 +68,7 @@ export class Pipeline {
     for (;;) {
       const idle = this.#idle.pop();
       if (idle) return idle;
-      if (this.#connections < maxConnections) break;
+      if (this.#connections < this.#maxConnections) break;
       const client = await new Promise<pg.Client | undefined>((resolve) => this.#waiting.push(resolve));
       if (client) return client;
     }

@@ -61,7 +61,9 @@ export interface TransactionOptions {
   readonly statementMs?: number;
   /** `idle_in_transaction_session_timeout` of this transaction; 0: no limit. Default: `DatabaseOptions.idleInTransactionMs`. */
   readonly idleMs?: number;
-  /** A last statement without parameters, sent together with the COMMIT: nothing can come between the two. */
+  /** Statements without parameters that go out with `begin`. */
+  readonly opening?: string | undefined;
+  /** Last statements without parameters, sent together with the COMMIT: nothing can come between the two. */
   readonly closing?: () => string;
 }
 
@@ -70,11 +72,13 @@ export interface TransactionOptions {
  * `defaults` are the limits where the session has none.
  */
 export function openingOf(options: string | TransactionOptions, defaults: TransactionOptions = {}): string {
-  const { statementMs, idleMs } = typeof options === 'string' ? defaults : { ...defaults, ...options };
+  const { statementMs, idleMs, opening } =
+    typeof options === 'string' ? defaults : { ...defaults, ...options };
   const begin = [
     'begin isolation level read committed',
     ...setLocal('statement_timeout', statementMs),
     ...setLocal('idle_in_transaction_session_timeout', idleMs),
+    ...(opening === undefined ? [] : [opening]),
   ].join('; ');
   return typeof options === 'string' ? options.replace(/^\s*begin\s*(?=;|$)/i, begin) : begin;
 }

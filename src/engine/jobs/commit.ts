@@ -3,6 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { Batcher } from '../batching/batcher.ts';
 import { type Database, isOutage } from '../database/database.ts';
+import type { Statement } from '../database/pipeline.ts';
+import { enterTenant, leaveTenant } from '../database/tenant.ts';
 import { LeaseLostError, TallymanError } from '../errors.ts';
 import type { ClaimedJob } from './claim.ts';
 import type { Settler } from './settle.ts';
@@ -18,10 +20,15 @@ export interface CommitterOptions {
 /** Raised by `tallyman.complete_or_raise`, and by the cheaper count that it tries first. */
 const notCompleted: ReadonlySet<string | undefined> = new Set(['TM010', 'TM011']);
 
-interface Effect {
-  readonly job: ClaimedJob;
+interface EffectStatement {
   readonly text: string;
   readonly values: readonly unknown[];
+  /** It sees and writes the rows of the job's tenant alone. */
+  readonly isScoped: boolean;
+}
+
+interface Effect extends EffectStatement {
+  readonly job: ClaimedJob;
 }
 
 /**
@@ -47,7 +54,7 @@ export class Committer {
    * A worker that is frozen in the middle holds the transaction, and with it perhaps rows that others need: the server
    * ends one that does nothing for as long as a lease lasts.
    */
-  async work<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
+  async work<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>, isScoped: boolean): Promise<T> {
     const { database, leaseMs } = this.#options;
     await this.#mayCommit(job);
     let result: { value: T } | undefined;
@@ -57,7 +64,13 @@ export class Committer {
           result = { value: await work(tx) };
           if (job.claim.lost) throw lost(job);
         },
-        { statementMs: leaseMs, idleMs: leaseMs, closing: () => this.#completion([job]).literal },
+        {
+          statementMs: leaseMs,
+          idleMs: leaseMs,
+          opening: isScoped ? enterTenant(job.tenantId) : undefined,
+          // To complete a job is not the tenant's right.
+          closing: () => (isScoped ? `${leaveTenant}; ` : '') + this.#completion([job]).literal,
+        },
       );
     } catch (error) {
       if (!result || !isOutage(error) || !(await this.#wasCommitted(job))) throw asLost(error, job);
@@ -68,11 +81,10 @@ export class Committer {
 
   async statement<Row extends pg.QueryResultRow>(
     job: ClaimedJob,
-    text: string,
-    values: readonly unknown[],
+    effect: EffectStatement,
   ): Promise<pg.QueryResult<Row>> {
     await this.#mayCommit(job);
-    const result = await this.#effects.add({ job, text, values });
+    const result = await this.#effects.add({ job, ...effect });
     job.committed = true;
     return result as pg.QueryResult<Row>;
   }
@@ -91,11 +103,12 @@ export class Committer {
     try {
       if (effects.some(({ job }) => job.claim.lost)) throw new LeaseLostError('a lease was taken over');
       const prepare = database.prepare;
+      const { statements, places } = underTenants(effects, prepare);
       const results = await database.pipelined([
-        ...effects.map((effect) => ({ ...effect, name: prepare ? nameOf(effect.text) : undefined })),
+        ...statements,
         { text, values, name: prepare ? 'tm_complete' : undefined },
       ]);
-      return results.slice(0, -1);
+      return places.map((place) => results[place] as pg.QueryResult);
     } catch (error) {
       if (isOutage(error))
         return Promise.all(
@@ -154,6 +167,30 @@ export class Committer {
     }
     return false;
   }
+}
+
+/**
+ * The effects in their order, each under the tenant it belongs to, and where its result will be. What comes after them
+ * runs as the user that connected. Without an effect of a tenant-scoped kind nothing is added.
+ */
+function underTenants(
+  effects: readonly Effect[],
+  prepare: boolean,
+): { readonly statements: readonly Statement[]; readonly places: readonly number[] } {
+  const statements: Statement[] = [];
+  const places: number[] = [];
+  let current: string | undefined;
+  const enter = (tenantId: string | undefined): void => {
+    if (tenantId === current) return;
+    statements.push({ text: tenantId === undefined ? leaveTenant : enterTenant(tenantId), values: [] });
+    current = tenantId;
+  };
+  for (const { job, text, values, isScoped } of effects) {
+    enter(isScoped ? job.tenantId : undefined);
+    places.push(statements.push({ text, values, name: prepare ? nameOf(text) : undefined }) - 1);
+  }
+  enter(undefined);
+  return { statements, places };
 }
 
 const lost = (job: ClaimedJob): LeaseLostError =>

@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import type { TenantDatabase } from '../database/tenant.ts';
 import type { ClaimedJob } from './claim.ts';
 import type { Enqueued } from './enqueue.ts';
 import type { Kind, Priority } from './kind.ts';
@@ -20,11 +21,17 @@ export interface JobContext {
   readonly seq: string | undefined;
   readonly createdAt: Date;
   readonly scheduledAt: Date;
+  /**
+   * The database as the job's tenant sees it. Only for kinds with `scope: 'tenant'`. What runs here is not part of
+   * `commit`, and happens even if the attempt fails.
+   */
+  readonly tenant: TenantDatabase;
   /** Fires when the lease is lost, the time is up, the job is cancelled, or the worker must stop now. */
   readonly signal: AbortSignal;
   /**
    * Writes the handler's effects and the job's completion in one transaction, fenced: both happen, once, or neither.
-   * This is how an effect happens exactly once. Throws `LeaseLostError` when another worker has the lease.
+   * This is how an effect happens exactly once. With `scope: 'tenant'` the effects run under the tenant's row-level
+   * security. Throws `LeaseLostError` when another worker has the lease.
    */
   commit<T>(work: (tx: pg.PoolClient) => Promise<T>): Promise<T>;
   /**
@@ -46,6 +53,7 @@ export interface JobContext {
 
 /** What a context needs of its worker. */
 export interface ContextHost {
+  tenant(job: ClaimedJob): TenantDatabase;
   commit<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>): Promise<T>;
   commitStatement<Row extends pg.QueryResultRow>(
     job: ClaimedJob,
@@ -83,6 +91,9 @@ export class RunningContext implements JobContext {
   }
   get tenantId() {
     return this.#job.tenantId;
+  }
+  get tenant() {
+    return this.#host.tenant(this.#job);
   }
   get correlationId() {
     return this.#job.correlationId;

@@ -13,6 +13,12 @@ export type Backoff = (attempt: number) => number;
 
 export type OnTimeout = 'abandon' | 'wait';
 
+/**
+ * Whose rows a handler works on. `tenant`: those of its job's tenant alone; `context.tenant` and `context.commit` run
+ * under row-level security. `all`: nothing is restricted.
+ */
+export type KindScope = 'tenant' | 'all';
+
 export interface KindDefinition<Payload> {
   /** Names the handler; written into every job. */
   readonly name: string;
@@ -46,6 +52,15 @@ export interface KindDefinition<Payload> {
   };
   /** How long after its job has ended a dedupe key is kept. Default: as long as history. */
   readonly dedupe?: { readonly keep: 'forever' | { readonly ms: number } };
+  /**
+   * Anybody who may enqueue, through the HTTP API or the command line, may enqueue this kind. Otherwise only code and
+   * SQL can: the kind is internal. Default false.
+   */
+  readonly public?: boolean;
+  /** Default `all`. */
+  readonly scope?: KindScope;
+  /** Why this kind works on rows of all tenants; only with scope `all`. Kinds of the product's apps have to say. */
+  readonly acrossTenants?: string;
   readonly handler: Handler<Payload>;
 }
 
@@ -66,6 +81,9 @@ export interface Kind<Payload = unknown> {
   readonly latestOnly: boolean;
   /** Interval text for Postgres; null is "as long as history". */
   readonly dedupeKeep: string | null;
+  readonly isPublic: boolean;
+  readonly scope: KindScope;
+  readonly acrossTenants: string | undefined;
   readonly handler: Handler<Payload>;
 }
 
@@ -99,6 +117,17 @@ export function defineKind<Payload = unknown>(definition: KindDefinition<Payload
       'BAD_OPTION',
       `onTimeout of kind "${name}" must be "abandon" or "wait", got "${String(onTimeout)}"`,
     );
+  const { scope = 'all', acrossTenants } = definition;
+  if (scope !== 'tenant' && scope !== 'all')
+    throw new TallymanError(
+      'BAD_OPTION',
+      `scope of kind "${name}" must be "tenant" or "all", got "${String(scope)}"`,
+    );
+  if (scope === 'tenant' && acrossTenants !== undefined)
+    throw new TallymanError(
+      'BAD_OPTION',
+      `kind "${name}" has scope "tenant" and cannot work across tenants: leave acrossTenants out`,
+    );
   if (typeof definition.handler !== 'function')
     throw new TallymanError('BAD_OPTION', `kind "${name}" has no handler function`);
   return {
@@ -114,6 +143,9 @@ export function defineKind<Payload = unknown>(definition: KindDefinition<Payload
     lanePolicy: lane.policy ?? 'skip',
     latestOnly: lane.latestOnly ?? false,
     dedupeKeep: dedupeInterval(definition.dedupe),
+    isPublic: definition.public === true,
+    scope,
+    acrossTenants,
     handler: definition.handler,
   };
 }

@@ -78,9 +78,10 @@ const numberOf = (cell: string | null | undefined): number | undefined =>
 export async function registerKinds(database: Queryable, kinds: Iterable<AnyKind>): Promise<void> {
   const all = [...kinds];
   await database.query(
-    `select tallyman.register_kind(k.name, k.queue, k.priority, k.max_attempts, k.policy, k.latest, k.keep)
-       from unnest($1::text[], $2::text[], $3::integer[], $4::integer[], $5::text[], $6::boolean[], $7::interval[])
-         as k (name, queue, priority, max_attempts, policy, latest, keep)`,
+    `select tallyman.register_kind(k.name, k.queue, k.priority, k.max_attempts, k.policy, k.latest, k.keep, k.is_public)
+       from unnest($1::text[], $2::text[], $3::integer[], $4::integer[], $5::text[], $6::boolean[], $7::interval[],
+                   $8::boolean[])
+         as k (name, queue, priority, max_attempts, policy, latest, keep, is_public)`,
     [
       all.map((kind) => kind.name),
       all.map((kind) => kind.queue),
@@ -89,6 +90,7 @@ export async function registerKinds(database: Queryable, kinds: Iterable<AnyKind
       all.map((kind) => kind.lanePolicy),
       all.map((kind) => kind.latestOnly),
       all.map((kind) => kind.dedupeKeep),
+      all.map((kind) => kind.isPublic),
     ],
   );
 }

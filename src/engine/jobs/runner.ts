@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { context, type Tracer } from '@opentelemetry/api';
 import type pg from 'pg';
 import type { Database } from '../database/database.ts';
+import { TenantDatabase } from '../database/tenant.ts';
 import { LeaseLostError, messageOf, PermanentError, TallymanError } from '../errors.ts';
 import { after, type Claim, type ClaimAnswer, type ClaimedItem, ClaimedJob, type LaneRun } from './claim.ts';
 import { Committer } from './commit.ts';
@@ -490,12 +491,25 @@ export class Runner implements ContextHost {
 
   // ── what a handler may ask ─────────────────────────────────────────────────────────────────────────────────
 
+  tenant(job: ClaimedJob): TenantDatabase {
+    if (!this.#isScoped(job))
+      throw new TallymanError(
+        'BAD_STATE',
+        `kind "${job.kind}" is not bound to a tenant; give it scope: 'tenant' to use context.tenant`,
+      );
+    return new TenantDatabase(this.#options.database, job.tenantId);
+  }
+
   commit<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
-    return this.#committer.work(job, work);
+    return this.#committer.work(job, work, this.#isScoped(job));
   }
 
   commitStatement<Row extends pg.QueryResultRow>(job: ClaimedJob, text: string, values: readonly unknown[]) {
-    return this.#committer.statement<Row>(job, text, values);
+    return this.#committer.statement<Row>(job, { text, values, isScoped: this.#isScoped(job) });
+  }
+
+  #isScoped(job: ClaimedJob): boolean {
+    return this.#options.kinds.get(job.kind)?.scope === 'tenant';
   }
 
   async enqueue<P>(

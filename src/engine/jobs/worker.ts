@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../database/database.ts';
+import { prepareTenants } from '../database/tenant.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { LaneLock } from '../locks/lane-lock.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
@@ -130,8 +131,12 @@ export class Worker {
   async start(): Promise<void> {
     if (this.#state !== 'new')
       throw new TallymanError('BAD_STATE', `the worker is ${this.#state}; make a new one`);
-    this.#state = 'running';
     const { database, notifier, enqueuer } = this.#parts;
+    this.#state = 'running';
+    if ([...this.#options.kinds.values()].some(({ scope }) => scope === 'tenant'))
+      await this.#prepareTenants();
+    // Stopped meanwhile.
+    if (this.#state !== 'running') return;
     this.#beAlive();
     // A thread takes a moment to start; a short lease could run out before anybody renews it.
     if (this.#hasShortLease) await this.#heartbeat?.ready;
@@ -162,6 +167,16 @@ export class Worker {
     const isIdle = await Promise.race([this.#claims.caughtUp.then(() => true), sleep(50, false)]);
     this.#opening = isIdle ? this.#openUp() : this.#openUpLater();
     if (isIdle) await this.#opening;
+  }
+
+  /** Before anything is claimed: without the role every job of such a kind would fail. */
+  async #prepareTenants(): Promise<void> {
+    try {
+      await prepareTenants(this.#parts.database);
+    } catch (error) {
+      this.#state = 'new';
+      throw error;
+    }
   }
 
   get #hasShortLease(): boolean {

@@ -16,6 +16,7 @@ export type Statuses = Readonly<Record<string, number>>;
 export const coreStatuses: Statuses = {
   UNAUTHENTICATED: 401,
   FORBIDDEN: 403,
+  INTERNAL_KIND: 403,
   NOT_FOUND: 404,
   AMBIGUOUS: 409,
   BAD_STATE: 409,

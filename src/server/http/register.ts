@@ -1,12 +1,13 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import { asTenant, type TenantScope } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import type { Logger } from '../../engine/logger.ts';
 import { homeTenant } from '../../host/roles.ts';
 import type { AnyRoute, Caller } from '../../host/route.ts';
 import { type ServerDependencies, Services } from '../../host/services.ts';
 import { type AuditEvent, type AuditTrail, auditWithin } from '../access/audit.ts';
-import { asHome, asTenant, type TenantScope } from '../access/scope.ts';
+import { asHome } from '../access/scope.ts';
 import { isKeepable } from './body.ts';
 import { refusalOf, type Statuses } from './errors.ts';
 import { type Gate, RateLimitedError } from './gate.ts';

@@ -1,12 +1,13 @@
 import { z } from 'zod';
+import type { TenantScope } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
+import { internalKind } from '../../engine/jobs/internal-kinds.ts';
 import { type Job, jobStatuses } from '../../engine/jobs/jobs.ts';
 import { check } from '../../engine/jobs/standard-schema.ts';
 import { given } from '../../given.ts';
 import { anyone, operators, producers, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
 import type { ServerDependencies } from '../../host/services.ts';
-import type { TenantScope } from '../access/scope.ts';
 
 export const jobError = z
   .object({
@@ -175,7 +176,10 @@ export const jobRoutes = [
   }),
 ];
 
-/** Through the SQL function, in the tenant's transaction; the payload is checked here where its kind is known here. */
+/**
+ * Through the SQL function, in the tenant's transaction, unless the kind is internal; in one statement. Where the kind is
+ * known here, its definition decides whether it is public, and the payload is checked.
+ */
 async function enqueue(
   host: ServerDependencies,
   scope: TenantScope,
@@ -183,6 +187,7 @@ async function enqueue(
   correlationId: string,
 ): Promise<string> {
   const kind = host.kinds.get(job.kind);
+  if (kind && !kind.isPublic) throw internalKind(job.kind);
   let { payload } = job;
   if (kind?.schema) {
     const checked = await check(kind.schema, payload);
@@ -194,11 +199,14 @@ async function enqueue(
     }
     payload = checked.value;
   }
-  const { rows } = await scope.query<{ id: string }>(
-    `select tallyman.enqueue(kind => $1, payload => $2, queue => $3, priority => $4, lane => $5,
-       delay => $6 * interval '1 millisecond', scheduled_at => $7, dedupe_key => $8, tenant_id => $9,
-       max_attempts => $10, correlation_id => $11, latest_only => $12) as id
-       from (select set_config('tallyman.max_payload_bytes', $13, true)) limits`,
+  // A kind that nobody has registered is refused by tallyman.enqueue.
+  const { rows } = await scope.query<{ id: string | null }>(
+    `select case when $14 or coalesce(k.is_public, true) then
+         tallyman.enqueue(kind => $1, payload => $2, queue => $3, priority => $4, lane => $5,
+           delay => $6 * interval '1 millisecond', scheduled_at => $7, dedupe_key => $8, tenant_id => $9,
+           max_attempts => $10, correlation_id => $11, latest_only => $12) end as id
+       from (select set_config('tallyman.max_payload_bytes', $13, true)) limits
+       left join tallyman.kinds k on k.name = $1`,
     [
       job.kind,
       JSON.stringify(payload ?? null),
@@ -213,7 +221,10 @@ async function enqueue(
       job.correlation_id ?? correlationId,
       job.latest_only,
       String(host.config['jobs.maxPayloadBytes']),
+      kind !== undefined,
     ],
   );
-  return rows[0]?.id ?? '';
+  const id = rows[0]?.id;
+  if (!id) throw internalKind(job.kind);
+  return id;
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
+import { requirePublic } from '../../engine/jobs/internal-kinds.ts';
 import type { Priority } from '../../engine/jobs/kind.ts';
 import type { Schedule } from '../../engine/schedules/schedules.ts';
 import { given } from '../../given.ts';
@@ -77,8 +78,9 @@ export const scheduleRoutes = [
       max_attempts: z.int().min(1).max(1000).optional(),
     }),
     response: scheduleShape,
-    handle: async ({ services, caller, params, body }) => {
+    handle: async ({ services, scope, caller, params, body }) => {
       const { cron, timezone, payload, queue, lane } = body;
+      await requirePublic(scope, services.host.kinds, body.kind);
       const kind = services.host.kinds.get(body.kind) ?? body.kind;
       const options = given({
         queue,

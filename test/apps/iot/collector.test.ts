@@ -3,7 +3,7 @@ import { storeCameraReads } from '../../../src/apps/iot/camera-reads.ts';
 import { iotComponent } from '../../../src/apps/iot/component.ts';
 import { listDevices, listLocations, putDevice, putLocation } from '../../../src/apps/iot/places.ts';
 import { type RawTagRead, storeTagReads } from '../../../src/apps/iot/tag-reads.ts';
-import { asTenant } from '../../../src/server/access/scope.ts';
+import { asTenant } from '../../../src/engine/database/tenant.ts';
 import { engine } from '../../support/engine.ts';
 
 const iot = () => engine({ components: [iotComponent] });

@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { TagReadProcessor } from '../../../src/apps/rfid/process.ts';
 import { CachedDevices } from '../../../src/apps/rfid/reference/cached-devices.ts';
 import { Database } from '../../../src/engine/database/database.ts';
-import { asTenant } from '../../../src/server/access/scope.ts';
+import { asTenant } from '../../../src/engine/database/tenant.ts';
 import { plant, read, tag, tenantId } from './support.ts';
 
 describe('the border of rfid', () => {

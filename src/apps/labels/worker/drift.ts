@@ -1,4 +1,5 @@
-import type { Database } from '../../../engine/database/database.ts';
+import type { Queryable } from '../../../engine/database/database.ts';
+import { TenantDatabase } from '../../../engine/database/tenant.ts';
 import { messageOf } from '../../../engine/errors.ts';
 import type { LabelReport } from '../gateways/index.ts';
 import { resyncLabels } from '../labels.ts';
@@ -20,7 +21,7 @@ const bite = 500;
 /**
  * Compares what labels should show with what their gateways say, and makes tasks for what differs (LBL-8). Also finds what
  * the engine gave up: a page whose task was buried, cancelled or refused, and one whose time was out. Answers how many
- * pages had drifted.
+ * pages had drifted. Which stores there are is asked for all tenants; everything else runs under the store's own.
  */
 export async function checkDrift(options: AskOptions, signal: AbortSignal): Promise<number> {
   const { rows: stores } = await options.database.query<StoreGateway>(
@@ -42,20 +43,21 @@ export async function checkDrift(options: AskOptions, signal: AbortSignal): Prom
 }
 
 async function checkStore(options: AskOptions, store: StoreGateway, signal: AbortSignal): Promise<number> {
-  const { database, gateways, observer } = options;
+  const { gateways, observer } = options;
+  const tenant = new TenantDatabase(options.database, store.tenantId);
   let found = 0;
   for (let after = ''; ; ) {
-    const macs = await macsOf(database, store.storeId, after);
+    const macs = await macsOf(tenant, store.storeId, after);
     if (macs.length === 0) return found;
     after = macs.at(-1) ?? '';
     const reports = await gateways.of(store).report(macs, signal);
-    await saveSightings(database, store, reports);
+    await saveSightings(tenant, store, reports);
     const byMac = new Map(reports.map((report) => [report.mac, report]));
     for (let first = 0; first < macs.length; first += bite) {
       // Read after the gateway was asked: what was pushed in between waits to be shown, and is left alone.
-      const pages = await pagesOf(database, store.storeId, macs.slice(first, first + bite));
+      const pages = await pagesOf(tenant, store.storeId, macs.slice(first, first + bite));
       const drifted = pages.filter((page) => !page.isLeftAlone && hasDrifted(page, byMac.get(page.mac)));
-      if (drifted.length > 0) await pushAgain(database, store, drifted);
+      if (drifted.length > 0) await pushAgain(tenant, drifted);
       for (const _ of drifted) observer.drifted();
       found += drifted.length;
     }
@@ -64,8 +66,8 @@ async function checkStore(options: AskOptions, store: StoreGateway, signal: Abor
 }
 
 /** Relies on labels_of_store. */
-async function macsOf(database: Database, storeId: string, after: string): Promise<string[]> {
-  const { rows } = await database.query<{ mac: string }>(
+async function macsOf(on: Queryable, storeId: string, after: string): Promise<string[]> {
+  const { rows } = await on.query<{ mac: string }>(
     `select l.mac from labels.labels l
       where l.store_id = $1 and l.mac > $2 and exists (select 1 from labels.pages g where g.label_id = l.id)
       order by l.mac limit ${asked}`,
@@ -74,8 +76,8 @@ async function macsOf(database: Database, storeId: string, after: string): Promi
   return rows.map(({ mac }) => mac);
 }
 
-async function pagesOf(database: Database, storeId: string, macs: readonly string[]): Promise<LabelPage[]> {
-  const { rows } = await database.query<LabelPage>(
+async function pagesOf(on: Queryable, storeId: string, macs: readonly string[]): Promise<LabelPage[]> {
+  const { rows } = await on.query<LabelPage>(
     `select g.label_id as "labelId", l.mac, g.page, g.state, g.wanted_job as "wantedJob",
             g.accepted_job as "acceptedJob", g.accepted_hash as "acceptedHash",
             exists (select 1 from tallyman.jobs j where j.id = g.wanted_job) as "isPending",
@@ -87,14 +89,11 @@ async function pagesOf(database: Database, storeId: string, macs: readonly strin
   return rows;
 }
 
-async function pushAgain(
-  database: Database,
-  { tenantId }: StoreGateway,
-  pages: readonly LabelPage[],
-): Promise<void> {
+async function pushAgain(tenant: TenantDatabase, pages: readonly LabelPage[]): Promise<void> {
+  const { tenantId } = tenant;
   const ids = [...new Set(pages.map(({ labelId }) => labelId))];
   const drifted = new Set(pages.map(({ labelId, page }) => `${labelId} ${page}`));
-  await database.transaction(async (tx) => {
+  await tenant.transaction(async (tx) => {
     await resyncLabels({ tx, tenantId }, ids, ({ labelId, page }) => drifted.has(`${labelId} ${page}`));
     await tx.query(
       `update labels.pages g
@@ -108,13 +107,13 @@ async function pushAgain(
 
 /** Battery and last sign of life, where they are new. Labels that are being changed are passed over. */
 async function saveSightings(
-  database: Database,
+  on: Queryable,
   { storeId }: StoreGateway,
   reports: readonly LabelReport[],
 ): Promise<void> {
   const told = reports.filter(({ battery, seenAt }) => battery !== undefined || seenAt !== undefined);
   if (told.length === 0) return;
-  await database.query(
+  await on.query(
     `with told as (
        select * from json_to_recordset($2) as u (mac text, battery text, "seenAt" timestamptz)
      ), held as (

@@ -52,7 +52,7 @@ const task = z.object({
  */
 export function labelKinds(options: LabelKindsOptions): readonly AnyKind[] {
   const { database, gateways, observer = nobody, askAfterMs = 2000, backoff } = options;
-  const pusher = new Pusher({ database, gateways, observer, askAfterMs });
+  const pusher = new Pusher({ logger: database.logger, gateways, observer, askAfterMs });
   return [
     defineKind<LabelTask>({
       name: 'labels.push',
@@ -60,12 +60,15 @@ export function labelKinds(options: LabelKindsOptions): readonly AnyKind[] {
       queue: pushQueue,
       retry: { maxAttempts, ...(backoff && { backoff }) },
       lane: { key: ({ mac }) => laneOf(mac), policy: 'skip' },
+      scope: 'tenant',
       handler: (payload, context) => pusher.run(payload, context),
     }),
     defineKind({
       name: driftKind,
       queue: checkQueue,
       priority: 1,
+      scope: 'all',
+      acrossTenants: 'one round looks at the stores of all tenants, and works on each under its own tenant',
       handler: (_, { signal }) => checkDrift({ database, gateways, observer }, signal),
     }),
   ];

@@ -10,21 +10,22 @@ export interface PageProgress {
 }
 
 export interface PushTarget {
+  readonly mac: string;
   readonly store: StoreGateway;
   readonly pages: ReadonlyMap<number, PageProgress>;
 }
 
-/** The label of a task, with its gateway; undefined when it was removed. */
+/** The label of a task, with its gateway; undefined when it was removed, or is not the tenant's. */
 export async function loadTarget(on: Queryable, labelId: string): Promise<PushTarget | undefined> {
-  const { rows } = await on.query<StoreGateway & PageProgress>(
-    `select ${gatewayColumns}, g.page, g.accepted_job as "acceptedJob", g.accepted_hash as "acceptedHash",
+  const { rows } = await on.query<StoreGateway & PageProgress & { mac: string }>(
+    `select ${gatewayColumns}, l.mac, g.page, g.accepted_job as "acceptedJob", g.accepted_hash as "acceptedHash",
             g.resync_job as "resyncJob"
        from labels.labels l join labels.stores s on s.id = l.store_id join labels.pages g on g.label_id = l.id
       where l.id = $1`,
     [labelId],
   );
   const [store] = rows;
-  return store && { store, pages: new Map(rows.map((row) => [row.page, row])) };
+  return store && { mac: store.mac, store, pages: new Map(rows.map((row) => [row.page, row])) };
 }
 
 export interface Accepted {

@@ -1,6 +1,7 @@
-import type { Database } from '../../../engine/database/database.ts';
+import type { TenantDatabase } from '../../../engine/database/tenant.ts';
 import { LeaseLostError, messageOf, PermanentError, RetryLater } from '../../../engine/errors.ts';
 import type { JobContext } from '../../../engine/jobs/context.ts';
+import type { Logger } from '../../../engine/logger.ts';
 import { type LabelTask, type PageSnapshot, readDesigns } from '../changes/tasks.ts';
 import { images } from '../images.ts';
 import { resyncLabels } from '../labels.ts';
@@ -19,7 +20,7 @@ import {
 import { StoreGate } from './store-gate.ts';
 
 export interface PusherOptions {
-  readonly database: Database;
+  readonly logger: Logger;
   readonly gateways: Gateways;
   readonly observer: LabelObserver;
   /** When to ask for the first time whether a label shows what was pushed. */
@@ -35,11 +36,14 @@ const mostDesigns = 500;
  * The gateway is outside of that commit. A worker that dies between the two pushes the same image again. A worker that was
  * paused for longer than its lease, while another went on, may bring an old image to the gateway after a new one: its
  * result is refused by the fence, and it asks for the label to be pushed once more, since only it knows.
+ *
+ * Whose label, gateway and template these are is decided by the tenant of the job: a task that names those of another
+ * tenant finds nothing.
  */
 export class Pusher {
   readonly #options: PusherOptions;
   readonly #gate = new StoreGate();
-  /** Template versions never change. */
+  /** By tenant and version. Template versions never change. */
   readonly #designs = new Map<string, string>();
 
   constructor(options: PusherOptions) {
@@ -47,8 +51,9 @@ export class Pusher {
   }
 
   async run(task: LabelTask, context: JobContext): Promise<void> {
-    const { database, askAfterMs, observer } = this.#options;
-    const target = await loadTarget(database, task.label);
+    const { askAfterMs, observer } = this.#options;
+    const { tenant } = context;
+    const target = await loadTarget(tenant, task.label);
     if (!target) return;
     const accepted: Accepted[] = [];
     try {
@@ -66,7 +71,7 @@ export class Pusher {
       if (isLeaseLost(error, context)) await this.#pushAgain(task, context);
       // Other pages of the task are at the gateway, and nothing says so.
       else
-        for (const { page, pushed } of accepted) if (pushed) await forgetAccepted(database, task.label, page);
+        for (const { page, pushed } of accepted) if (pushed) await forgetAccepted(tenant, task.label, page);
       throw error;
     }
     for (const { pushed } of accepted) if (!pushed) observer.unchanged();
@@ -82,18 +87,20 @@ export class Pusher {
     context: JobContext,
   ): Promise<Accepted> {
     const { task, page, before, target } = work;
-    const image = await this.#render(task, page).catch((error) => this.#giveUp(task, context, error));
+    const image = await this.#render(task, page, context).catch((error) =>
+      this.#giveUp(task, context, error),
+    );
     const { hash } = image;
     const mustPush = before.resyncJob !== null && !isAtLeast(before.acceptedJob, before.resyncJob);
     if (hash === before.acceptedHash && !mustPush) return { page: page.page, hash, pushed: false };
     this.#passGate(target.store, task.label);
     try {
       const gateway = this.#options.gateways.of(target.store);
-      await gateway.push({ mac: task.mac, page: page.page, image }, context.signal);
+      await gateway.push({ mac: target.mac, page: page.page, image }, context.signal);
       this.#gate.answered(target.store.storeId);
     } catch (error) {
       this.#tellGate(target.store.storeId, task.label, error, context);
-      await forgetAccepted(this.#options.database, task.label, page.page);
+      await forgetAccepted(context.tenant, task.label, page.page);
       return this.#giveUp(task, context, error);
     }
     this.#options.observer.pushed('accepted');
@@ -113,8 +120,12 @@ export class Pusher {
     else this.#gate.failed(storeId, label, performance.now());
   }
 
-  async #render(task: LabelTask, { template, values }: PageSnapshot): Promise<LabelImage> {
-    const svg = template === null ? null : await this.#design(template);
+  async #render(
+    task: LabelTask,
+    { template, values }: PageSnapshot,
+    { tenant }: JobContext,
+  ): Promise<LabelImage> {
+    const svg = template === null ? null : await this.#design(tenant, template);
     try {
       return await images.render({ svg, values, panel: task.panel });
     } catch (error) {
@@ -123,14 +134,15 @@ export class Pusher {
     }
   }
 
-  async #design(version: string): Promise<string> {
-    const known = this.#designs.get(version);
+  async #design(tenant: TenantDatabase, version: string): Promise<string> {
+    const key = `${tenant.tenantId}\n${version}`;
+    const known = this.#designs.get(key);
     if (known !== undefined) return known;
-    const svg = (await readDesigns({ tx: this.#options.database }, [version])).get(version);
+    const svg = (await readDesigns({ tx: tenant }, [version])).get(version);
     if (svg === undefined)
       throw new PermanentError('LABEL_TEMPLATE', 'the template of this task has been removed');
     if (this.#designs.size >= mostDesigns) this.#designs.clear();
-    this.#designs.set(version, svg);
+    this.#designs.set(key, svg);
     return svg;
   }
 
@@ -140,7 +152,7 @@ export class Pusher {
     const isLast = error instanceof PermanentError || context.attempt >= context.maxAttempts;
     this.#options.observer.pushed(isLast ? 'failed' : 'retried');
     if (isLast)
-      await this.#options.database.transaction((tx) =>
+      await context.tenant.transaction((tx) =>
         saveFailed(
           tx,
           { label: task.label, job: context.id, pages: task.pages.map(({ page }) => page) },
@@ -152,12 +164,11 @@ export class Pusher {
 
   /** What this worker pushed, or was pushing, may come to the gateway after what another pushed since. */
   async #pushAgain(task: LabelTask, context: JobContext): Promise<void> {
-    const { database } = this.#options;
-    const { tenantId, correlationId } = context;
+    const { tenantId, tenant, correlationId } = context;
     try {
-      await database.transaction((tx) => resyncLabels({ tx, tenantId, correlationId }, [task.label]));
+      await tenant.transaction((tx) => resyncLabels({ tx, tenantId, correlationId }, [task.label]));
     } catch (error) {
-      database.logger.warn(
+      this.#options.logger.warn(
         { mac: task.mac, error: messageOf(error) },
         'a push that came too late may have put an old image on a label; the drift check will find it',
       );

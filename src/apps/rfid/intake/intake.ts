@@ -5,6 +5,7 @@
  */
 
 import { messageOf } from '../../../engine/errors.ts';
+import type { AnyKind } from '../../../engine/jobs/kind.ts';
 import type { Worker } from '../../../engine/jobs/worker.ts';
 import type { WorkerOptions } from '../../../engine/jobs/worker-options.ts';
 import { type Logger, silentLogger } from '../../../engine/logger.ts';
@@ -59,6 +60,8 @@ export interface IntakeStatus {
 export interface RunningIntake {
   /** Runs all jobs of the plant; here for whoever observes workers. */
   readonly worker: Worker;
+  /** What that worker runs. */
+  readonly kinds: readonly AnyKind[];
   status(): IntakeStatus;
   /** Takes no more, commits and acknowledges what is in hand. The session stays. */
   stop(): Promise<void>;
@@ -81,11 +84,8 @@ export async function startIntake(options: IntakeOptions): Promise<RunningIntake
   const consumer = settings && consumerOf(options, settings, messages, () => replay.catchUp());
   const plates = reconcileCameraRead();
   const upkeep = upkeepOf(tallyman, replay, options.upkeep);
-  const worker = tallyman.worker({
-    concurrency: 5,
-    ...options.worker,
-    kinds: [retries, messages.puzzles, plates, ...upkeep.kinds],
-  });
+  const kinds = [retries, messages.puzzles, plates, ...upkeep.kinds];
+  const worker = tallyman.worker({ concurrency: 5, ...options.worker, kinds });
   const ending = new AbortController();
   const following: Promise<unknown>[] = [];
   const stop = async (): Promise<void> => {
@@ -108,7 +108,7 @@ export async function startIntake(options: IntakeOptions): Promise<RunningIntake
     await stop();
     throw error;
   }
-  return { worker, status: () => ({ mqtt: consumer?.status(), counts: messages.counts }), stop };
+  return { worker, kinds, status: () => ({ mqtt: consumer?.status(), counts: messages.counts }), stop };
 }
 
 function consumerOf(

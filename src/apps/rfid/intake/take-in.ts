@@ -48,11 +48,11 @@ export class ReadMessages {
 
   constructor(options: ReadMessagesOptions) {
     this.#options = options;
-    // A person has sent it round again: what is wrong with it has been mended, or it is buried once more.
-    this.puzzles = unreadable(async (message) => {
+    // Somebody has redriven it: either its cause is fixed, or it becomes a dead letter again.
+    this.puzzles = unreadable(async (message, tenant) => {
       const { rejected } = parseZebraReads(message.topic, message.payload, message);
       if (rejected.length > 0) throw new TallymanError('UNREADABLE_MESSAGE', reasonOf(rejected));
-      await this.takeIn([message]);
+      await this.takeIn([message], options.processor.on(tenant));
     });
   }
 
@@ -63,8 +63,8 @@ export class ReadMessages {
   }
 
   /** Resolves when all of them are durable. */
-  async takeIn(messages: readonly Received[]): Promise<void> {
-    const { tallyman, processor, observer } = this.#options;
+  async takeIn(messages: readonly Received[], processor = this.#options.processor): Promise<void> {
+    const { tallyman, observer } = this.#options;
     const parsed = messages.map((message) => ({
       message,
       ...(this.#parsed.get(message.payload) ??

@@ -4,6 +4,7 @@
  */
 import { hash } from 'node:crypto';
 import { z } from 'zod';
+import type { TenantDatabase } from '../../../engine/database/tenant.ts';
 import { TallymanError } from '../../../engine/errors.ts';
 import { defineKind, type Kind } from '../../../engine/jobs/kind.ts';
 import type { Tallyman } from '../../../engine/tallyman.ts';
@@ -12,7 +13,6 @@ import type { RejectedItem } from '../../iot/index.ts';
 export const unreadableKind = 'iot.unreadable-message';
 
 const schema = z.object({
-  tenantId: z.string(),
   topic: z.string(),
   reason: z.string(),
   receivedAt: z.string(),
@@ -37,21 +37,24 @@ export interface Received {
   readonly receivedAt: Date;
 }
 
-/** Tried once more by whoever redrives it: `again` takes the message in, or throws why it cannot. */
-export function unreadable(again: (message: Received) => Promise<void>): Kind<UnreadableMessage> {
+/** Tried once more when somebody redrives it: `again` takes the message in, or throws why it cannot. */
+export function unreadable(
+  again: (message: Received, tenant: TenantDatabase) => Promise<void>,
+): Kind<UnreadableMessage> {
   return defineKind<UnreadableMessage>({
     name: unreadableKind,
     queue: 'iot',
     schema,
     retry: { maxAttempts: 1 },
-    handler: async ({ tenantId, topic, encoding, body, bytes, receivedAt }) => {
+    scope: 'tenant',
+    handler: async ({ topic, encoding, body, bytes, receivedAt }, { tenant }) => {
       const payload = Buffer.from(body, encoding === 'text' ? 'utf8' : 'base64');
       if (payload.length < bytes)
         throw new TallymanError(
           'MESSAGE_TOO_LARGE',
           `the message had ${bytes} bytes; only its first ${payload.length} were kept`,
         );
-      await again({ tenantId, topic, payload, receivedAt: new Date(receivedAt) });
+      await again({ tenantId: tenant.tenantId, topic, payload, receivedAt: new Date(receivedAt) }, tenant);
     },
   });
 }
@@ -76,18 +79,11 @@ export async function keepUnreadable(
   );
 }
 
-function kept({
-  tenantId,
-  topic,
-  payload,
-  receivedAt,
-  reason,
-}: Received & { reason: string }): UnreadableMessage {
+function kept({ topic, payload, receivedAt, reason }: Received & { reason: string }): UnreadableMessage {
   const part = payload.length > longestKept ? payload.subarray(0, longestHead) : payload;
   const text = part.toString('utf8');
   const isText = !text.includes('\0') && Buffer.from(text).equals(part);
   return {
-    tenantId,
     topic: topic.replaceAll('\0', '�'),
     reason: reason.replaceAll('\0', '�').toWellFormed(),
     receivedAt: receivedAt.toISOString(),

@@ -81,6 +81,8 @@ function forgetReads(
     schema: z.object({}),
     queue: 'rfid',
     priority: 3,
+    scope: 'all',
+    acrossTenants: 'forgets what is old, of all tenants, by the ages that are configured',
     handler: async (_, { signal }) => {
       // What replay has not been through stays, however old it is.
       const upTo = await replay.floor();

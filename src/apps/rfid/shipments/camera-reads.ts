@@ -21,7 +21,6 @@ import {
 } from './store.ts';
 
 export interface SeenPlate {
-  readonly tenantId: string;
   readonly deviceId: string;
   readonly oblpn: string;
   /** ISO 8601 with a zone. */
@@ -44,20 +43,25 @@ export function reconcileCameraRead(options: CameraReadOptions = {}): Kind<SeenP
   return defineKind<SeenPlate>({
     name: 'rfid.reconcile-camera-read',
     schema: z.object({
-      tenantId: z.string(),
       deviceId: z.string(),
       oblpn: z.string(),
       eventTimestamp: z.string(),
     }),
     queue: 'rfid',
     retry: { maxAttempts, ...(backoff && { backoff }) },
-    handler: (plate, context) => context.commit((tx) => reconcile(tx, plate, windowMs)),
+    scope: 'tenant',
+    handler: (plate, context) => context.commit((tx) => reconcile(tx, context.tenantId, plate, windowMs)),
   });
 }
 
 /** Throws when something is missing. A plate that is on a basket already stays there. */
-export async function reconcile(tx: Queryable, plate: SeenPlate, windowMs = defaultWindowMs): Promise<void> {
-  const { tenantId, deviceId, oblpn, eventTimestamp } = plate;
+export async function reconcile(
+  tx: Queryable,
+  tenantId: string,
+  plate: SeenPlate,
+  windowMs = defaultWindowMs,
+): Promise<void> {
+  const { deviceId, oblpn, eventTimestamp } = plate;
   const seenAt = parseInstant(eventTimestamp);
   const planned = await findLine(tx, tenantId, oblpn);
   if (!planned)

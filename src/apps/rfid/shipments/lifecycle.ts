@@ -74,7 +74,7 @@ export class ShipmentLifecycle {
     return tallyman.enqueueMany(
       kind,
       rows.map(({ id, tenantId, deviceId, epc, eventTimestamp }) => ({
-        payload: { tenantId, deviceId, oblpn: epc.trim(), eventTimestamp },
+        payload: { deviceId, oblpn: epc.trim(), eventTimestamp },
         tenantId: tenantId || 'default',
         dedupeKey: `${this.#checkpoint}/${id}`,
       })),

@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import type { Checkpoints } from '../../../engine/checkpoints/checkpoints.ts';
 import type { Queryable } from '../../../engine/database/database.ts';
+import { withinTenant } from '../../../engine/database/tenant.ts';
+import { PermanentError } from '../../../engine/errors.ts';
 import { defineKind, type Kind } from '../../../engine/jobs/kind.ts';
 import { lockIds } from '../lock-ids.ts';
 import type { Exclusively } from '../replay/follower.ts';
@@ -46,6 +48,11 @@ export class PlateImport {
     this.#checkpoint = `rfid.wms/${options.tenantId}/${options.name ?? 'oracle'}`;
   }
 
+  /** Whose shipments they are. */
+  get tenantId(): string {
+    return this.#options.tenantId;
+  }
+
   /** Every page there is. `undefined`: another instance is at it. */
   async run(signal?: AbortSignal): Promise<ImportCounts | undefined> {
     const { system, tenantId, checkpoints, exclusively, maxPages = 1000 } = this.#options;
@@ -64,7 +71,7 @@ export class PlateImport {
           const ended = next === cursor;
           const expectedVersion = version;
           const done = await section.transaction(async (tx) => ({
-            planned: await planShipments(tx, tenantId, page.plates),
+            planned: await withinTenant(tx, tenantId, () => planShipments(tx, tenantId, page.plates)),
             version: ended
               ? version
               : await checkpoints.save(tx, this.#checkpoint, next, { expectedVersion }),
@@ -100,13 +107,16 @@ export class PlateImport {
   }
 }
 
-/** The kind that a schedule runs. */
+/** The kind that a schedule runs, for the tenant that the warehouse system belongs to. */
 export function importPlates(plates: PlateImport): Kind<Record<string, never>> {
   return defineKind({
     name: 'rfid.import-plates',
     schema: z.object({}),
     queue: 'rfid',
-    handler: async (_, { signal }) => {
+    scope: 'tenant',
+    handler: async (_, { signal, tenantId }) => {
+      if (tenantId !== plates.tenantId)
+        throw new PermanentError('WRONG_TENANT', `tenant "${tenantId}" has no warehouse system here`);
       await plates.run(signal);
     },
   });

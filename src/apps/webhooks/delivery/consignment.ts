@@ -1,4 +1,4 @@
-import type { Queryable } from '../../../engine/database/database.ts';
+import type { TenantDatabase } from '../../../engine/database/tenant.ts';
 import { PermanentError } from '../../../engine/errors.ts';
 import type { SecretBox } from '../../../secrets/box.ts';
 import { secretContext } from '../secrets.ts';
@@ -43,9 +43,8 @@ interface Row {
 }
 
 export async function loadConsignment(
-  on: Queryable,
+  on: TenantDatabase,
   box: SecretBox,
-  tenantId: string,
   job: DeliveryJob,
 ): Promise<Consignment> {
   const endpointId = String(job.endpoint);
@@ -68,7 +67,7 @@ export async function loadConsignment(
        from tallyman_webhooks.endpoints e
        left join tallyman_webhooks.events v on v.tenant_id = e.tenant_id and v.id = $3
       where e.id = $1 and e.tenant_id = $2`,
-    [endpointId, tenantId, job.event],
+    [endpointId, on.tenantId, job.event],
   );
   const row = rows[0];
   if (!row) throw new PermanentError('ENDPOINT_GONE', `webhook endpoint ${endpointId} was removed`);

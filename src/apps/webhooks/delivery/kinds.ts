@@ -55,6 +55,7 @@ export function webhookKinds(options: WebhookKindsOptions): readonly AnyKind[] {
       queue: webhookQueue,
       priority: 3,
       retry: { maxAttempts: 5 },
+      scope: 'tenant',
       handler: (job, context) => courier.deliver(job, context),
     }),
     purgeKind(options.database, options.keepMs),
@@ -62,27 +63,19 @@ export function webhookKinds(options: WebhookKindsOptions): readonly AnyKind[] {
 }
 
 /**
- * Carries one delivery at a time to its end: put off, delivered, to be tried again, or given up.
+ * Carries one delivery at a time to its end: put off, delivered, to be tried again, or given up. Endpoint, event and
+ * delivery are looked up as the job's tenant: a job that names those of another tenant finds nothing.
  *
  * Success is written in the commit that completes the job. A process that dies between the receiver's answer and that
  * commit leaves the job where it was: it is delivered again, under the same ids, never not at all.
  */
 class Courier {
-  readonly #database: Database;
   readonly #box: SecretBox;
   readonly #agent: ReturnType<typeof guardedAgent>;
   readonly #breaker: Breaker;
   readonly #gate: Gate;
 
-  constructor({
-    database,
-    box,
-    policy,
-    breaker,
-    perEndpoint = 5,
-    network = realNetwork(),
-  }: WebhookKindsOptions) {
-    this.#database = database;
+  constructor({ box, policy, breaker, perEndpoint = 5, network = realNetwork() }: WebhookKindsOptions) {
     this.#box = box;
     this.#agent = guardedAgent(new AddressPolicy(policy), network);
     this.#breaker = new Breaker(breaker);
@@ -90,14 +83,14 @@ class Courier {
   }
 
   async deliver(job: DeliveryJob, context: JobContext): Promise<void> {
-    const consignment = await loadConsignment(this.#database, this.#box, context.tenantId, job);
+    const consignment = await loadConsignment(context.tenant, this.#box, job);
     const { endpointId, openMs, isProbed, failures } = consignment;
     if (openMs !== null && (openMs > 0 || isProbed))
       return this.#putOff(context, endpointId, Math.max(openMs, soonMs), { isFailing: true });
     const leave = await this.#gate.enter(endpointId, { isSuspect: failures > 0 });
     if (!leave) return this.#putOff(context, endpointId, soonMs, { isFailing: false });
     try {
-      const isProbe = openMs !== null && (await this.#breaker.takeProbe(this.#database, endpointId));
+      const isProbe = openMs !== null && (await this.#breaker.takeProbe(context.tenant, endpointId));
       if (openMs !== null && !isProbe) return this.#putOff(context, endpointId, soonMs, { isFailing: true });
       await this.#attempt(consignment, context, { isProbe, leave });
     } finally {
@@ -133,7 +126,7 @@ class Courier {
       return;
     }
     const isGone = sent.httpStatus === 410;
-    await this.#database.transaction(async (tx) => {
+    await context.tenant.transaction(async (tx) => {
       await saveAttempt(tx, deliveryId, sent, problem);
       await this.#breaker.failed(tx, endpointId, isProbe);
       if (isGone)

@@ -21,6 +21,8 @@ export function purgeKind(database: Database, keepMs = 30 * 24 * 3_600_000): Kin
     name: kindName,
     queue: webhookQueue,
     priority: 3,
+    scope: 'all',
+    acrossTenants: 'forgets what is old, of all tenants, by the one age that is configured',
     handler: () => purge(database, keepMs),
   });
 }

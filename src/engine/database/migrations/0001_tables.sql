@@ -225,6 +225,8 @@ create table tallyman.kinds (
   lane_policy text not null,
   latest_only boolean not null,
   dedupe_keep interval,
+  -- The HTTP API and the command line enqueue it for anybody who may enqueue; otherwise only code and SQL do.
+  is_public boolean not null default false,
   registered_at timestamptz not null default now()
 );
 

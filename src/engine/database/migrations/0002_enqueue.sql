@@ -362,15 +362,19 @@ end $$;
 
 create function tallyman.register_kind(
   name text, queue text default 'default', priority integer default 2, max_attempts integer default 5,
-  lane_policy text default 'skip', latest_only boolean default false, dedupe_keep interval default null
+  lane_policy text default 'skip', latest_only boolean default false, dedupe_keep interval default null,
+  is_public boolean default false
 ) returns void
 language sql as $$
-  insert into tallyman.kinds as k (name, queue, priority, max_attempts, lane_policy, latest_only, dedupe_keep)
-  values ($1, $2, $3, $4, $5, $6, $7)
+  insert into tallyman.kinds as k
+    (name, queue, priority, max_attempts, lane_policy, latest_only, dedupe_keep, is_public)
+  values ($1, $2, $3, $4, $5, $6, $7, $8)
   on conflict (name) do update
      set queue = excluded.queue, priority = excluded.priority, max_attempts = excluded.max_attempts,
-         lane_policy = excluded.lane_policy, latest_only = excluded.latest_only, dedupe_keep = excluded.dedupe_keep
-   where (k.queue, k.priority, k.max_attempts, k.lane_policy, k.latest_only, k.dedupe_keep) is distinct from
+         lane_policy = excluded.lane_policy, latest_only = excluded.latest_only, dedupe_keep = excluded.dedupe_keep,
+         is_public = excluded.is_public
+   where (k.queue, k.priority, k.max_attempts, k.lane_policy, k.latest_only, k.dedupe_keep, k.is_public)
+         is distinct from
          (excluded.queue, excluded.priority, excluded.max_attempts, excluded.lane_policy, excluded.latest_only,
-          excluded.dedupe_keep)
+          excluded.dedupe_keep, excluded.is_public)
 $$;
