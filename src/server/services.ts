@@ -1,5 +1,6 @@
 import type { AddressPolicyOptions } from '../apps/webhooks/network/addresses.ts';
 import { Webhooks } from '../apps/webhooks/webhooks.ts';
+import type { TenantScope } from '../engine/database/tenant.ts';
 import { DeadLetters } from '../engine/deadletters/dead-letters.ts';
 import { Jobs } from '../engine/jobs/jobs.ts';
 import type { AnyKind } from '../engine/jobs/kind.ts';
@@ -9,7 +10,6 @@ import { Schedules } from '../engine/schedules/schedules.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import { ApiKeys } from './access/keys.ts';
-import type { TenantScope } from '../engine/database/tenant.ts';
 import { Tenants } from './access/tenants.ts';
 
 /** What the routes are made of, and what does not depend on who asks. */

@@ -46,7 +46,11 @@ test('schedules put: the same', async () => {
     cli('schedules', 'put', kind, '--cron', '0 3 * * *', '--kind', kind, ...more);
   const made = await put('open', '--payload', '{"n": 2}', '--timezone', 'Europe/Berlin', '--json');
   expect({ code: made.code, stderr: made.stderr }).toEqual({ code: 0, stderr: '' });
-  expect(JSON.parse(made.stdout)).toMatchObject({ name: 'open', payload: { n: 2 }, timezone: 'Europe/Berlin' });
+  expect(JSON.parse(made.stdout)).toMatchObject({
+    name: 'open',
+    payload: { n: 2 },
+    timezone: 'Europe/Berlin',
+  });
   const refused = await put('inner');
   expect(refused.code).toBe(1);
   expect(complaint(refused)).toMatch(/--internal/);

@@ -13,8 +13,8 @@ import {
   putStore,
   putTemplate,
 } from '../../src/apps/labels/index.ts';
-import { startIntake } from '../../src/apps/rfid/intake/index.ts';
 import { CachedDevices, planShipments, TagReadProcessor } from '../../src/apps/rfid/index.ts';
+import { startIntake } from '../../src/apps/rfid/intake/index.ts';
 import { webhookKinds } from '../../src/apps/webhooks/delivery/kinds.ts';
 import { Webhooks } from '../../src/apps/webhooks/webhooks.ts';
 import type { AnyKind } from '../../src/engine/jobs/kind.ts';
@@ -131,9 +131,10 @@ async function rowsOf({ rows }: Bundle, tenantId: string): Promise<Record<string
   const all: Record<string, readonly string[]> = {};
   for (const { name } of await rows<{ name: string }>('select name from tallyman.isolated_tables order by 1'))
     all[name] = (
-      await rows<{ row: string }>(`select (to_jsonb(t) - 'seen_at')::text as row from ${name} t where tenant_id = $1 order by 1`, [
-        tenantId,
-      ])
+      await rows<{ row: string }>(
+        `select (to_jsonb(t) - 'seen_at')::text as row from ${name} t where tenant_id = $1 order by 1`,
+        [tenantId],
+      )
     ).map(({ row }) => row);
   return all;
 }

@@ -144,7 +144,9 @@ describe('tenants in workers', () => {
     expect(new Set(images(a))).toEqual(new Set([own]));
     for (const { body } of a.receiver.requests) expect(body.toString()).not.toContain('of b');
 
-    for (const { id } of await rows<{ id: string }>(`select id from tallyman.history where status = 'FAILED'`))
+    for (const { id } of await rows<{ id: string }>(
+      `select id from tallyman.history where status = 'FAILED'`,
+    ))
       await tallyman.jobs.retry(id);
     await tallyman.deadLetters.redriveAll({});
     await scene.idle();

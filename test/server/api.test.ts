@@ -41,7 +41,12 @@ test('a job from enqueue to its end', async () => {
 });
 
 test('payloads are checked against the kind where it is known, with the name of the field', async () => {
-  const ship = defineKind({ name: 'ship', public: true, schema: z.object({ order: z.number() }), handler: () => {} });
+  const ship = defineKind({
+    name: 'ship',
+    public: true,
+    schema: z.object({ order: z.number() }),
+    handler: () => {},
+  });
   const test = await server({ kinds: [ship] });
   const ask = await test.as('producer');
   await registerKind(test, 'ship');

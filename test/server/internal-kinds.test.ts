@@ -26,15 +26,13 @@ test('internal kinds are refused, alone, in a batch and as a schedule, for every
     for (const kind of internal) {
       const refused = { status: 403, body: { error: { code: 'INTERNAL_KIND' } } };
       expect(await ask('POST', '/v1/jobs', { kind }), kind).toMatchObject(refused);
-      expect(
-        await ask('POST', '/v1/jobs/batch', { jobs: [{ kind: 'noop' }, { kind }] }),
-        kind,
-      ).toMatchObject(refused);
+      expect(await ask('POST', '/v1/jobs/batch', { jobs: [{ kind: 'noop' }, { kind }] }), kind).toMatchObject(
+        refused,
+      );
       if (role !== 'producer')
-        expect(
-          await ask('PUT', '/v1/schedules/nightly', { cron: '0 3 * * *', kind }),
-          kind,
-        ).toMatchObject(refused);
+        expect(await ask('PUT', '/v1/schedules/nightly', { cron: '0 3 * * *', kind }), kind).toMatchObject(
+          refused,
+        );
     }
   }
   expect(await it.rows('select 1 from tallyman.jobs')).toEqual([]);

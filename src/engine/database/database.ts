@@ -300,10 +300,7 @@ export class Database implements Queryable {
 
   #openPipeline(maxConnections: number): Pipeline {
     const config = { ...this.#config, pipeline: true } as pg.ClientConfig;
-    return new Pipeline(
-      () => this.#open(config, this.#limits, { isDisposable: false }),
-      maxConnections,
-    );
+    return new Pipeline(() => this.#open(config, this.#limits, { isDisposable: false }), maxConnections);
   }
 
   /** A connection outside the pool, for what belongs to a session: LISTEN, advisory locks. The caller ends it. */
@@ -365,12 +362,7 @@ export class Database implements Queryable {
 
   async close(): Promise<void> {
     this.#closing = true;
-    await Promise.all([
-      this.#hot?.close(),
-      this.#pipeline?.close(),
-      this.#single?.close(),
-      this.pool.end(),
-    ]);
+    await Promise.all([this.#hot?.close(), this.#pipeline?.close(), this.#single?.close(), this.pool.end()]);
   }
 }
 

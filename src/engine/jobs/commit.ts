@@ -54,11 +54,7 @@ export class Committer {
    * A worker that is frozen in the middle holds the transaction, and with it perhaps rows that others need: the server
    * ends one that does nothing for as long as a lease lasts.
    */
-  async work<T>(
-    job: ClaimedJob,
-    work: (tx: pg.PoolClient) => Promise<T>,
-    isScoped: boolean,
-  ): Promise<T> {
+  async work<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>, isScoped: boolean): Promise<T> {
     const { database, leaseMs } = this.#options;
     await this.#mayCommit(job);
     let result: { value: T } | undefined;

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { Queryable } from '../../engine/database/database.ts';
+import type { TenantScope } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import type { SecretBox } from '../../secrets/box.ts';
-import type { TenantScope } from '../../engine/database/tenant.ts';
 
 export interface Answer {
   readonly status: number;

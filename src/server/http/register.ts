@@ -1,10 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import { asTenant, type TenantScope } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { homeTenant } from '../../host/roles.ts';
 import type { AnyRoute, Caller } from '../../host/route.ts';
 import { type AuditEvent, type AuditTrail, auditWithin } from '../access/audit.ts';
-import { asTenant, type TenantScope } from '../../engine/database/tenant.ts';
 import { asHome } from '../access/scope.ts';
 import { type Ground, Services } from '../services.ts';
 import { isKeepable } from './body.ts';

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { TenantScope } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { internalKind } from '../../engine/jobs/internal-kinds.ts';
 import { type Job, jobStatuses } from '../../engine/jobs/jobs.ts';
@@ -6,7 +7,6 @@ import { check } from '../../engine/jobs/standard-schema.ts';
 import { given } from '../../given.ts';
 import { anyone, operators, producers, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
-import type { TenantScope } from '../../engine/database/tenant.ts';
 import type { Ground } from '../services.ts';
 
 export const jobError = z

@@ -19,7 +19,7 @@ async function notebook(): Promise<Bundle> {
 }
 
 const insert = 'insert into app.notes (tenant_id, job, text) values ($1, $2, $3) returning text';
-const all = 'select tenant_id || \': \' || text as note from app.notes order by 1';
+const all = "select tenant_id || ': ' || text as note from app.notes order by 1";
 const notes = async (bundle: Bundle) => (await bundle.rows<{ note: string }>(all)).map(({ note }) => note);
 
 describe('a handler of a tenant-scoped kind', () => {

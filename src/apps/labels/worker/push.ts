@@ -87,7 +87,9 @@ export class Pusher {
     context: JobContext,
   ): Promise<Accepted> {
     const { task, page, before, target } = work;
-    const image = await this.#render(task, page, context).catch((error) => this.#giveUp(task, context, error));
+    const image = await this.#render(task, page, context).catch((error) =>
+      this.#giveUp(task, context, error),
+    );
     const { hash } = image;
     const mustPush = before.resyncJob !== null && !isAtLeast(before.acceptedJob, before.resyncJob);
     if (hash === before.acceptedHash && !mustPush) return { page: page.page, hash, pushed: false };
