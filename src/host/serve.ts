@@ -5,11 +5,12 @@ import { PlantMetrics } from '../apps/rfid/intake/metrics.ts';
 import { warehouseOf } from '../apps/rfid/warehouse.ts';
 import { addressPolicy, deliveriesPerEndpoint } from '../apps/webhooks/configured.ts';
 import { webhookKinds } from '../apps/webhooks/delivery/kinds.ts';
-import { purgeSchedule } from '../apps/webhooks/delivery/purge.ts';
+import { webhookFollower } from '../apps/webhooks/follower.ts';
 import type { Config } from '../config/keys.ts';
 import type { AnyKind } from '../engine/jobs/kind.ts';
 import type { WorkerOptions } from '../engine/jobs/worker-options.ts';
 import type { Logger } from '../engine/logger.ts';
+import { purgeEventsKind, purgeEventsSchedule } from '../events/purge.ts';
 import { Metrics } from '../observability/metrics.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import { components } from '../server/components.ts';
@@ -102,8 +103,11 @@ class Assembly implements Serving {
     const concurrency = config['webhooks.concurrency'];
     const policy = addressPolicy(config);
     const kinds = webhookKinds({ database, box, policy, perEndpoint: deliveriesPerEndpoint(config) });
-    await schedules.upsert(purgeSchedule);
-    await this.#run({ ...workerOptions(config), concurrency, kinds });
+    await schedules.upsert(purgeEventsSchedule);
+    await this.#run({ ...workerOptions(config), concurrency, kinds: [...kinds, purgeEventsKind(database)] });
+    const follower = webhookFollower(database);
+    this.#stops.push(() => follower.stop());
+    follower.start();
     this.lines.push(line('webhooks', `deliveries, ${concurrency} at a time`));
   }
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
 import { given } from '../../given.ts';
-import { operators, producers, readers } from '../../host/roles.ts';
+import { operators, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
 import type { DeliveryAttempt } from './deliveries.ts';
 import type { Endpoint } from './endpoints.ts';
@@ -106,34 +106,6 @@ const sentJson = ({ deliveryId, eventId }: { deliveryId: string; eventId: string
 });
 
 export const webhookRoutes = [
-  route({
-    method: 'POST',
-    url: '/v1/events',
-    action: 'events.emit',
-    summary: 'Publish an event to the endpoints that subscribe to its type',
-    roles: producers,
-    body: z.strictObject({
-      event_type: text(128),
-      aggregate_type: text(128),
-      aggregate_id: text(512),
-      payload: z.unknown().default({}),
-      event_id: text(128).optional().describe('The same id again does nothing'),
-      occurred_at: timestamp.optional(),
-    }),
-    status: 202,
-    response: z.object({ event_id: z.string(), deliveries: z.number(), existing: z.boolean() }),
-    handle: async ({ services, caller, body }) => {
-      const { eventId, deliveries, existing } = await services.webhooks.emit({
-        type: body.event_type,
-        aggregateType: body.aggregate_type,
-        aggregateId: body.aggregate_id,
-        payload: body.payload,
-        tenantId: caller.tenantId,
-        ...given({ id: body.event_id, occurredAt: body.occurred_at }),
-      });
-      return { event_id: eventId, deliveries, existing };
-    },
-  }),
   route({
     method: 'GET',
     url: '/v1/webhooks',
