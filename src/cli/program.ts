@@ -6,6 +6,7 @@ import { addWebhooks } from '../apps/webhooks/commands.ts';
 import { addConfig } from './config.ts';
 import { addDeadLetters } from './dead-letters.ts';
 import { addDoctor } from './doctor.ts';
+import { addEvents } from './events.ts';
 import { exitCodeHelp, exitCodes, explain } from './exit.ts';
 import { addJobs } from './jobs.ts';
 import { addKeys } from './keys.ts';
@@ -57,6 +58,7 @@ export function buildProgram(): Command {
   addLanes(program);
   addQueues(program);
   addSchedules(program);
+  addEvents(program);
   addWebhooks(program);
   addServe(program);
   addWorker(program);

@@ -157,7 +157,8 @@ function addStream(app: FastifyInstance, stream: LiveStream, gate: Gate): void {
       config: { action: 'stream.read' },
       schema: {
         tags: ['stream'],
-        summary: 'Server-sent events: counts and new dead letters of this tenant, as they change',
+        summary:
+          'Server-sent events of this tenant: counts as they change, and its events; `Last-Event-ID` goes on where you were',
         response: { 200: z.string() },
       },
     },
@@ -169,7 +170,12 @@ function addStream(app: FastifyInstance, stream: LiveStream, gate: Gate): void {
           `a key with the role ${request.caller.role} may not read the stream`,
         );
       reply.hijack();
-      stream.add(request.caller.tenantId, reply.raw);
+      const lastEventId = request.headers['last-event-id'];
+      stream.add(
+        request.caller.tenantId,
+        reply.raw,
+        typeof lastEventId === 'string' ? lastEventId : undefined,
+      );
     },
   );
 }

@@ -7,10 +7,12 @@ import { Queues } from '../engine/jobs/queues.ts';
 import { Lanes } from '../engine/lanes/lanes.ts';
 import { Schedules } from '../engine/schedules/schedules.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
+import { Events } from '../events/events.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import { ApiKeys } from './access/keys.ts';
 import type { TenantScope } from './access/scope.ts';
 import { Tenants } from './access/tenants.ts';
+import { eventCatalogue } from './event-types.ts';
 
 /** What the routes are made of, and what does not depend on who asks. */
 export interface Ground {
@@ -55,6 +57,10 @@ export class Services {
 
   get schedules(): Schedules {
     return new Schedules(this.#scope, { maxPayloadBytes: this.ground.maxPayloadBytes });
+  }
+
+  get events(): Events {
+    return new Events(this.#scope, { catalogue: eventCatalogue });
   }
 
   get webhooks(): Webhooks {

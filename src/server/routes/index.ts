@@ -6,6 +6,7 @@ import { webhookRoutes } from '../../apps/webhooks/routes.ts';
 import type { AnyRoute } from '../../host/route.ts';
 import { accessRoutes } from './access.ts';
 import { deadLetterRoutes } from './dead-letters.ts';
+import { eventRoutes } from './events.ts';
 import { jobRoutes } from './jobs.ts';
 import { laneRoutes } from './lanes.ts';
 import { queueRoutes } from './queues.ts';
@@ -17,6 +18,7 @@ export const routes: readonly AnyRoute[] = [
   ...queueRoutes,
   ...deadLetterRoutes,
   ...scheduleRoutes,
+  ...eventRoutes,
   ...webhookRoutes,
   ...rfidRoutes,
   ...storeRoutes,
