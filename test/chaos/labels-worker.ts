@@ -8,6 +8,7 @@ import { Tallyman } from '../../src/engine/tallyman.ts';
 import { natsWakeup } from '../../src/engine/wakeups/nats.ts';
 import { SecretBox } from '../../src/secrets/box.ts';
 import type { Answer, WorkerSettings } from '../support/chaos.ts';
+import { eventsComponent } from '../../src/events/component.ts';
 
 export interface LabelWorkerSettings {
   /** The master secret, in hex. */
@@ -22,7 +23,7 @@ const tallyman = await Tallyman.open({
   databaseUrl: settings.url,
   poolSize: 8,
   applicationName: 'chaos label worker',
-  components: [labelsComponent],
+  components: [eventsComponent, labelsComponent],
   wakeups: settings.nats ? [natsWakeup({ servers: settings.nats, reconnect })] : [],
   ...(settings.redis && { laneLock: redisLaneLock({ url: settings.redis }) }),
 });

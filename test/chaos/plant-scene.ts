@@ -12,6 +12,7 @@ import { deviceNames } from '../../src/simulate/readers.ts';
 import { Truth } from '../../src/simulate/truth.ts';
 import { quick } from '../apps/iot/mqtt/support.ts';
 import { Instance } from './plant-instance.ts';
+import { eventsComponent } from '../../src/events/component.ts';
 
 export const doors = 12;
 
@@ -36,7 +37,7 @@ export class Environment {
     const tallyman = await Tallyman.open({
       databaseUrl: url,
       migrate: true,
-      components: [iotComponent, rfidComponent],
+      components: [eventsComponent, iotComponent, rfidComponent],
       poolSize: 4,
     });
     onTestFinished(() => tallyman.close());

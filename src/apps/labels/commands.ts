@@ -21,6 +21,7 @@ import { count } from '../../cli/output/text.ts';
 import { fullTime, relativeTime } from '../../cli/output/time.ts';
 import { type Session, withTallyman } from '../../cli/session.ts';
 import { messageOf, TallymanError } from '../../engine/errors.ts';
+import { eventsComponent } from '../../events/component.ts';
 import { given } from '../../given.ts';
 import {
   type ImportReport,
@@ -67,7 +68,7 @@ const withTenant = (command: Command): Command =>
   command.option('-t, --tenant <id>', 'of this tenant', 'default');
 
 const withLabels = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
-  withTallyman(work, [labelsComponent]);
+  withTallyman(work, [eventsComponent, labelsComponent]);
 
 export function addLabels(program: Command): void {
   const labels = group(program, 'labels', 'shelf labels: what they should show, and what they do');

@@ -17,6 +17,7 @@ import { withTallyman } from '../../cli/session.ts';
 import type { Config } from '../../config/keys.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import type { Tallyman } from '../../engine/tallyman.ts';
+import { eventsComponent } from '../../events/component.ts';
 import { onStopSignal } from '../../host/process/signals.ts';
 import { iotComponent } from '../iot/component.ts';
 import { listLocations } from '../iot/places.ts';
@@ -49,7 +50,7 @@ export function addRfid(program: Command): void {
             () => timeLine(basket, way.items, places, now) + more(way.nextCursor),
           );
         },
-        [iotComponent, rfidComponent],
+        [eventsComponent, iotComponent, rfidComponent],
       ),
     );
 
@@ -60,7 +61,7 @@ export function addRfid(program: Command): void {
     .option('--dry-run', 'show what would be new, and change nothing')
     .addHelpText('after', examples(['rfid import-plates', 'rfid import-plates --dry-run --json']))
     .action((options: ImportPlatesOptions) =>
-      withTallyman(({ tallyman, config }) => fetchPlates(tallyman, config, options), [rfidComponent]),
+      withTallyman(({ tallyman, config }) => fetchPlates(tallyman, config, options), [eventsComponent, rfidComponent]),
     );
 }
 

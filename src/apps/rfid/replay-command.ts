@@ -9,6 +9,7 @@ import { onStopSignal } from '../../host/process/signals.ts';
 import { iotComponent } from '../iot/component.ts';
 import { rfidComponent } from './component.ts';
 import { replayOf } from './intake/replay.ts';
+import { eventsComponent } from '../../events/component.ts';
 
 interface ReplayCommandOptions extends JsonOption {
   readonly from?: string;
@@ -51,7 +52,7 @@ has no second effect.`,
             return `${count(read, 'read')}: ${processed} processed, ${duplicates} had been before, ${failed} failed.`;
           });
         },
-        [iotComponent, rfidComponent],
+        [eventsComponent, iotComponent, rfidComponent],
       ),
     );
 }

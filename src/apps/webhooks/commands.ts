@@ -18,6 +18,7 @@ import { confirm, Progress } from '../../cli/output/terminal.ts';
 import { count } from '../../cli/output/text.ts';
 import { type Session, withTallyman } from '../../cli/session.ts';
 import { TallymanError } from '../../engine/errors.ts';
+import { eventsComponent } from '../../events/component.ts';
 import { given } from '../../given.ts';
 import { loadSecretBox } from '../../host/process/secrets.ts';
 import type { SecretBox } from '../../secrets/box.ts';
@@ -258,7 +259,7 @@ function withWebhooks(
         session,
       );
     },
-    [webhooksComponent],
+    [eventsComponent, webhooksComponent],
   );
 }
 

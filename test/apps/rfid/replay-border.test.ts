@@ -13,6 +13,7 @@ import { requireShipment } from '../../../src/apps/rfid/shipments/shipments.ts';
 import { Tallyman } from '../../../src/engine/tallyman.ts';
 import { collect, replayOf } from './replay-support.ts';
 import { plant, read, tag, tenantId, time } from './support.ts';
+import { eventsComponent } from '../../../src/events/component.ts';
 
 test('RFID-9, RFID-12, RFID-13: replay, shipments and returns work under a role that may only read iot', async () => {
   const bundle = await plant(['A', 'R']);
@@ -34,7 +35,7 @@ test('RFID-9, RFID-12, RFID-13: replay, shipments and returns work under a role 
   address.password = 'rfid';
   const tallyman = await Tallyman.open({
     databaseUrl: address.toString(),
-    components: [iotComponent, rfidComponent],
+    components: [eventsComponent, iotComponent, rfidComponent],
   });
   onTestFinished(async () => {
     await tallyman.close();

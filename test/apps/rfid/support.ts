@@ -5,6 +5,7 @@ import { TagReadProcessor, type TagReadProcessorOptions } from '../../../src/app
 import { CachedDevices } from '../../../src/apps/rfid/reference/cached-devices.ts';
 import type { TagRead } from '../../../src/apps/rfid/tag-read.ts';
 import { type Bundle, engine } from '../../support/engine.ts';
+import { eventsComponent } from '../../../src/events/component.ts';
 
 export interface Plant extends Bundle {
   readonly processor: TagReadProcessor;
@@ -20,7 +21,7 @@ export async function plant(
   places: readonly string[] = ['A', 'B', 'C'],
   options: Partial<TagReadProcessorOptions> = {},
 ): Promise<Plant> {
-  const bundle = await engine({ components: [iotComponent, rfidComponent], poolSize: 12 });
+  const bundle = await engine({ components: [eventsComponent, iotComponent, rfidComponent], poolSize: 12 });
   const { database } = bundle.tallyman;
   const at: Record<string, string> = {};
   for (const name of places) {

@@ -18,6 +18,7 @@ import { Tallyman } from '../../../../src/index.ts';
 import { SecretBox } from '../../../../src/secrets/box.ts';
 import { CONCURRENCY, gateway, mac, nameOf, panel, price, sku, store, svg, verifyShown } from '../shop.ts';
 import type { System } from './system.ts';
+import { eventsComponent } from '../../../../src/events/component.ts';
 
 const tenantId = 'default';
 /** Changes of a price list come in such bites, from so many callers. */
@@ -35,7 +36,7 @@ export const tallyman: System = {
     const engine = await Tallyman.open({
       databaseUrl: url,
       migrate: true,
-      components: [labelsComponent],
+      components: [eventsComponent, labelsComponent],
       poolSize: CONCURRENCY + CALLERS,
       retention: { keepMs: 0 },
     });

@@ -13,6 +13,7 @@ import { endWithUs } from '../../../lib/processes.ts';
 import { messagesOf } from '../messages.ts';
 import type { PublisherTask } from '../publisher.ts';
 import type { System } from './system.ts';
+import { eventsComponent } from '../../../../src/events/component.ts';
 
 /** Messages that readers may be ahead. */
 const AHEAD = 2000;
@@ -73,7 +74,7 @@ function fromBroker(
 
 /** All the way: raw reads, baskets, movements, keys. */
 export const tallymanMqtt = fromBroker(async (settings, url) => {
-  const components = [iotComponent, rfidComponent];
+  const components = [eventsComponent, iotComponent, rfidComponent];
   const tallyman = await Tallyman.open({ databaseUrl: url, components, housekeeping: false });
   const intake = await startIntake({ tallyman, settings });
   return {

@@ -16,6 +16,7 @@ import { type Bundle, engine, until } from '../../../support/engine.ts';
 import { eventually } from '../../../support/eventually.ts';
 import type { Mosquitto } from '../../../support/services/mosquitto.ts';
 import { broker, publishAll, publisher, settingsFor } from '../../iot/mqtt/support.ts';
+import { eventsComponent } from '../../../../src/events/component.ts';
 
 interface Plant extends Bundle {
   readonly mosquitto: Mosquitto;
@@ -23,7 +24,7 @@ interface Plant extends Bundle {
 }
 
 async function plant(doors = 3): Promise<Plant> {
-  const bundle = await engine({ components: [iotComponent, rfidComponent] });
+  const bundle = await engine({ components: [eventsComponent, iotComponent, rfidComponent] });
   const mosquitto = await broker();
   await registerDoors(bundle.tallyman.database, deviceNames(doors));
   return {

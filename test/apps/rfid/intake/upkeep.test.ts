@@ -14,12 +14,13 @@ import { replayOf } from '../../../../src/apps/rfid/intake/replay.ts';
 import { basketTag } from '../../../../src/simulate/tags.ts';
 import { readExposition } from '../../../observability/exposition.ts';
 import { type Bundle, engine, until } from '../../../support/engine.ts';
+import { eventsComponent } from '../../../../src/events/component.ts';
 
 /** A plant without a broker. */
 async function plant(): Promise<
   Bundle & { start(options?: Partial<IntakeOptions>): Promise<RunningIntake> }
 > {
-  const bundle = await engine({ components: [iotComponent, rfidComponent] });
+  const bundle = await engine({ components: [eventsComponent, iotComponent, rfidComponent] });
   await registerDoors(bundle.tallyman.database, ['dock-1']);
   return {
     ...bundle,
