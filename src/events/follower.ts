@@ -47,9 +47,11 @@ export class EventFollower {
     this.#batch = options.batch ?? 500;
   }
 
+  /** Does nothing where it runs already. */
   start(): void {
+    if (this.#running) return;
     this.#stopping = new AbortController();
-    this.#running ??= this.#run(this.#stopping.signal);
+    this.#running = this.#run(this.#stopping.signal);
   }
 
   /** There may be an event: look now instead of at the next poll. */

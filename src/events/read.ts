@@ -45,33 +45,32 @@ export async function readEvents(
   limit = 50,
 ): Promise<EventPage> {
   requireId(after);
-  const { tenantId = null, type = null, aggregateType = null, aggregateId = null } = filter;
+  const { tenantId, type, aggregateType, aggregateId } = filter;
   const reached = await on.query<{ end: string }>('select tallyman_events.reach($1, $2, $3) as end', [
     after,
     mostScanned,
-    tenantId,
+    tenantId ?? null,
   ]);
   const end = reached.rows[0]?.end ?? after;
-  const isPrefix = type?.endsWith('.*') ?? false;
+  const values: unknown[] = [after, end, limit];
+  const conditions = ['v.id > $1 and v.id <= $2'];
+  const where = (condition: string, value: unknown): void => {
+    if (value !== undefined) conditions.push(`${condition} $${values.push(value)}`);
+  };
+  // Only what is asked for: so each text has a plan of its own, by events_of_tenant or by the primary key.
+  where('v.tenant_id =', tenantId);
+  if (type?.endsWith('.*')) where('v.event_type ^@', type.slice(0, -1));
+  else where('v.event_type =', type);
+  where('v.aggregate_type =', aggregateType);
+  where('v.aggregate_id =', aggregateId);
   const { rows } = await on.query<DomainEvent>(
     `select v.id as position, tallyman_events.event_id(v.id, v.event_key) as id, v.tenant_id as "tenantId",
             v.event_type as type, v.aggregate_type as "aggregateType", v.aggregate_id as "aggregateId",
             v.occurred_at as "occurredAt", v.created_at as "createdAt", v.payload
        from tallyman_events.events v
-      where v.id > $1 and v.id <= $2 and ($3::text is null or v.tenant_id = $3)
-        and ($4::text is null or v.event_type = $4) and ($5::text is null or starts_with(v.event_type, $5))
-        and ($6::text is null or v.aggregate_type = $6) and ($7::text is null or v.aggregate_id = $7)
-      order by v.id limit $8`,
-    [
-      after,
-      end,
-      tenantId,
-      isPrefix ? null : type,
-      isPrefix ? type?.slice(0, -1) : null,
-      aggregateType,
-      aggregateId,
-      limit,
-    ],
+      where ${conditions.join(' and ')}
+      order by ${tenantId === undefined ? '' : 'v.tenant_id, '}v.id limit $3`,
+    values,
   );
   return { events: rows, cursor: rows.length === limit ? (rows.at(-1)?.position ?? end) : end };
 }

@@ -6,8 +6,8 @@ import { eventJson } from './routes/events.ts';
 
 /** Between two looks, at least; a look that is slow makes the next one wait five times as long. */
 const pollMs = 250;
-/** Events of one tenant sent in one look. */
-const batch = 200;
+/** Events of one tenant read in one look. */
+const batch = 100;
 /** A reader that has so much to take in gets no more until it has. */
 const enoughUnsent = 64 * 1024;
 
@@ -72,14 +72,13 @@ export class EventFeed {
       }
     for (const [{ tenantId, cursor }, readers] of this.#places(BigInt(end))) {
       const page = await readEvents(this.#database, cursor, { tenantId }, batch);
-      const text = page.events
-        .map((event) => `id: ${event.position}\nevent: event\ndata: ${JSON.stringify(eventJson(event))}\n\n`)
-        .join('');
+      const frames = page.events.map((event) => ({
+        position: event.position,
+        text: `id: ${event.position}\nevent: event\ndata: ${JSON.stringify(eventJson(event))}\n\n`,
+      }));
       for (const response of readers) {
         const client = this.#clients.get(response);
-        if (!client) continue;
-        client.cursor = page.cursor;
-        if (text !== '') response.write(text);
+        if (client) client.cursor = send(response, frames) ?? page.cursor;
       }
     }
   }
@@ -97,4 +96,16 @@ export class EventFeed {
     }
     return readers;
   }
+}
+
+/** Undefined when all were sent; otherwise how far it came before the reader had enough. */
+function send(
+  response: ServerResponse,
+  frames: readonly { readonly position: string; readonly text: string }[],
+): string | undefined {
+  for (const { position, text } of frames) {
+    response.write(text);
+    if (response.writableLength > enoughUnsent) return position;
+  }
+  return undefined;
 }

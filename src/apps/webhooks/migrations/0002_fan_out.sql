@@ -66,6 +66,8 @@ begin
    where v.id > p_after and v.id <= p_up_to and e.disabled_at is null and v.id > e.since
      and tallyman_webhooks.is_subscribed(e.event_types, v.event_type)
      and v.event_type <> 'webhook.ping'
+     -- A person was faster, and had it redelivered.
+     and not exists (select 1 from tallyman_webhooks.dispatches d where d.event_id = v.id and d.endpoint_id = e.id)
      and not (v.event_type = 'job.dead_letter' and v.payload ->> 'kind' = 'webhook.deliver');
   return cardinality(tallyman_webhooks.deliver(coalesce(v_events, '{}'), coalesce(v_endpoints, '{}'), false));
 end $$;
