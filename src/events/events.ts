@@ -1,19 +1,21 @@
 import type { Queryable } from '../engine/database/database.ts';
 import { requireWhole } from '../engine/jobs/kind.ts';
-import type { EventCatalogue, EventType } from './catalogue.ts';
+import { EventCatalogue, type EventType } from './catalogue.ts';
 import { type Emitted, emit, emitMany, type NewEvent } from './emit.ts';
 import { purgeEvents } from './purge.ts';
 import { type EventFilter, type EventPage, readEvents } from './read.ts';
+import { engineEventTypes } from './types.ts';
 
 export interface EventsOptions {
-  readonly catalogue: EventCatalogue;
+  /** Whose types users may not emit. Default: the engine's. */
+  readonly catalogue?: EventCatalogue;
 }
 
 /**
  * Domain events, as users see them. Parts of the product call `emit` and `emitMany` of this folder with their own types.
  *
  * @example
- * const events = new Events(tallyman.database, { catalogue });
+ * const events = new Events(tallyman.database);
  * await tallyman.database.transaction(async (tx) => {
  *   await tx.query('update pallets set bay = $1 where id = $2', ['B7', 'P-1']);
  *   await events.emit(
@@ -26,7 +28,7 @@ export class Events {
   readonly #on: Queryable;
   readonly #catalogue: EventCatalogue;
 
-  constructor(on: Queryable, { catalogue }: EventsOptions) {
+  constructor(on: Queryable, { catalogue = new EventCatalogue(engineEventTypes) }: EventsOptions = {}) {
     this.#on = on;
     this.#catalogue = catalogue;
   }
