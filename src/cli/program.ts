@@ -7,6 +7,7 @@ import { version } from '../host/version.ts';
 import { addConfig } from './config.ts';
 import { addDeadLetters } from './dead-letters.ts';
 import { addDoctor } from './doctor.ts';
+import { addEvents } from './events.ts';
 import { addJobs } from './jobs.ts';
 import { addKeys } from './keys.ts';
 import { addLanes } from './lanes.ts';
@@ -50,7 +51,8 @@ export function buildProgram(apps: readonly App[]): Command {
       if (config !== undefined) process.env.TALLYMAN_CONFIG = config;
     });
   const frame = commandFrame(apps);
-  for (const add of [addJobs, addDeadLetters, addLanes, addQueues, addSchedules]) add(program, frame);
+  for (const add of [addJobs, addDeadLetters, addLanes, addQueues, addSchedules, addEvents])
+    add(program, frame);
   for (const add of [addServe, addWorker, addTenants, addKeys, addMigrate, addDoctor, addConfig])
     add(program, frame);
   for (const app of apps) app.commands?.(program, commandFrame(apps, app));

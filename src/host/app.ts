@@ -16,6 +16,7 @@ import type { Worker } from '../engine/jobs/worker.ts';
 import type { Logger } from '../engine/logger.ts';
 import type { NewSchedule } from '../engine/schedules/schedules.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
+import type { EventCatalogue, EventType } from '../events/catalogue.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import type { CommandFrame } from './cli/session.ts';
 import type { AnyRoute } from './route.ts';
@@ -37,6 +38,8 @@ export interface App {
   readonly errors?: Readonly<Record<string, number>>;
   /** Every kind of job that it runs. */
   readonly kinds?: readonly KindDeclaration[];
+  /** What it emits, with the schema of each payload. */
+  readonly events?: readonly EventType[];
   readonly routes?: (host: RouteHost) => Promise<readonly AnyRoute[]>;
   readonly commands?: (program: Command, frame: CommandFrame) => void;
   /** Puts its metrics on a registry; `start` is given what this returns. */
@@ -63,6 +66,7 @@ export interface RouteHost {
   readonly tallyman: Tallyman;
   readonly config: Config;
   readonly secrets: SecretBox;
+  readonly catalogue: EventCatalogue;
 }
 
 /** What an app's background work is made of. */

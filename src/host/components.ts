@@ -1,15 +1,23 @@
 import type { Component } from '../engine/database/migrate.ts';
+import { eventsComponent } from '../events/component.ts';
 import { serverComponent } from '../server/component.ts';
 import type { App } from './app.ts';
 
 /** Everything beside the engine that has tables of its own, in the order in which it is migrated. */
 export const componentsOf = (apps: readonly App[]): readonly Component[] => [
   serverComponent,
+  eventsComponent,
   ...apps.map(({ component }) => component),
 ];
 
-/** The tables of an app, and of those that it depends on. */
+/** The tables of an app, of those that it depends on, and of events, which every app may emit. */
 export function componentsFor(app: App, apps: readonly App[]): readonly Component[] {
-  const needed = apps.filter(({ name }) => app.dependsOn?.includes(name));
-  return [...needed.flatMap((other) => componentsFor(other, apps)), app.component];
+  return [eventsComponent, ...withDependencies(app, apps).map(({ component }) => component)];
 }
+
+const withDependencies = (app: App, apps: readonly App[]): readonly App[] => [
+  ...apps
+    .filter(({ name }) => app.dependsOn?.includes(name))
+    .flatMap((other) => withDependencies(other, apps)),
+  app,
+];

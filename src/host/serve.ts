@@ -7,6 +7,7 @@ import { Metrics } from '../observability/metrics.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import { startServer } from '../server/server.ts';
 import type { App, Health, Host, RunningApp } from './app.ts';
+import { catalogueOf } from './catalogue.ts';
 import { componentsOf } from './components.ts';
 import { openRuntime, type Runtime, workerOptions } from './process/open.ts';
 import { loadSecretBox } from './process/secrets.ts';
@@ -94,6 +95,7 @@ class Assembly implements Serving {
       tallyman,
       config,
       secrets,
+      catalogue: catalogueOf(this.#options.apps),
       logger,
       run: (options) => this.#run(options),
       observe: (worker) => this.#metrics.observe(worker),

@@ -5,6 +5,7 @@ import type { AnyKind } from '../engine/jobs/kind.ts';
 import { Queues } from '../engine/jobs/queues.ts';
 import { Lanes } from '../engine/lanes/lanes.ts';
 import { Schedules } from '../engine/schedules/schedules.ts';
+import { Events } from '../events/events.ts';
 import type { RouteHost } from './app.ts';
 
 /** What the API is made of, the same for every request. */
@@ -40,6 +41,10 @@ export class Services {
 
   get queues(): Queues {
     return new Queues(this.#scope);
+  }
+
+  get events(): Events {
+    return new Events(this.#scope, { catalogue: this.host.catalogue });
   }
 
   get schedules(): Schedules {

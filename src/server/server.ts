@@ -7,6 +7,7 @@ import { messageOf, TallymanError } from '../engine/errors.ts';
 import type { AnyKind } from '../engine/jobs/kind.ts';
 import type { Logger } from '../engine/logger.ts';
 import type { App } from '../host/app.ts';
+import { catalogueOf } from '../host/catalogue.ts';
 import { componentsOf } from '../host/components.ts';
 import type { Runtime } from '../host/process/open.ts';
 import { homeTenant, readers } from '../host/roles.ts';
@@ -67,6 +68,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       tallyman: runtime.tallyman,
       config,
       secrets: box,
+      catalogue: catalogueOf(apps),
       kinds: new Map(options.kinds.map((kind) => [kind.name, kind])),
     },
     apps,
@@ -158,7 +160,8 @@ function addStream(app: FastifyInstance, stream: LiveStream, gate: Gate): void {
       config: { action: 'stream.read' },
       schema: {
         tags: ['stream'],
-        summary: 'Server-sent events: counts and new dead letters of this tenant, as they change',
+        summary:
+          'Server-sent events of this tenant: counts as they change, and its events; `Last-Event-ID` goes on where you were',
         response: { 200: z.string() },
       },
     },
@@ -170,7 +173,12 @@ function addStream(app: FastifyInstance, stream: LiveStream, gate: Gate): void {
           `a key with the role ${request.caller.role} may not read the stream`,
         );
       reply.hijack();
-      stream.add(request.caller.tenantId, reply.raw);
+      const lastEventId = request.headers['last-event-id'];
+      stream.add(
+        request.caller.tenantId,
+        reply.raw,
+        typeof lastEventId === 'string' ? lastEventId : undefined,
+      );
     },
   );
 }

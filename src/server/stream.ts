@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Database } from '../engine/database/database.ts';
 import { messageOf } from '../engine/errors.ts';
+import { EventFeed } from './event-feed.ts';
 
 /** Between two looks, at least; a look that is slow makes the next one wait twenty times as long. */
 const pollMs = 1_000;
@@ -19,33 +20,31 @@ export interface Counts {
   readonly finished_last_minute: number;
 }
 
-interface Look {
-  readonly counts: Counts;
-  readonly deadLetters: readonly { id: string; kind: string; queue: string; message: string | null }[];
-}
-
 /**
- * Server-sent events: `counts` whenever they have changed, `dead_letter` for each new one. One poller a process, and only
- * while somebody listens; it asks once for all tenants that have listeners, however many listeners there are.
+ * Server-sent events: `counts` whenever they have changed, `event` for each domain event (`EventFeed`). One poller a
+ * process, and only while somebody listens; it asks once for all tenants that have listeners, however many listeners there
+ * are.
  */
 export class LiveStream {
   readonly #database: Database;
   readonly #clients = new Map<ServerResponse, string>();
   readonly #last = new Map<string, string>();
-  #newestLetter: string | undefined;
+  readonly #feed: EventFeed;
   #timer: NodeJS.Timeout | undefined;
   #alive: NodeJS.Timeout | undefined;
   #stopped = false;
 
   constructor(database: Database) {
     this.#database = database;
+    this.#feed = new EventFeed(database);
   }
 
   get clients(): number {
     return this.#clients.size;
   }
 
-  add(tenantId: string, response: ServerResponse): void {
+  /** `lastEventId`: of the header `Last-Event-ID`. */
+  add(tenantId: string, response: ServerResponse, lastEventId?: string): void {
     response.writeHead(200, {
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-store',
@@ -59,6 +58,7 @@ export class LiveStream {
     this.#alive ??= setInterval(() => {
       for (const client of this.#clients.keys()) client.write(': alive\n\n');
     }, aliveMs);
+    this.#feed.add(tenantId, response, lastEventId);
     this.#timer ??= setTimeout(() => void this.#poll(), 0);
   }
 
@@ -66,26 +66,27 @@ export class LiveStream {
     this.#stopped = true;
     clearTimeout(this.#timer);
     clearInterval(this.#alive);
+    this.#feed.stop();
     for (const client of this.#clients.keys()) client.end();
     this.#clients.clear();
   }
 
   #remove(response: ServerResponse): void {
     this.#clients.delete(response);
+    this.#feed.remove(response);
     if (this.#clients.size > 0) return;
     clearTimeout(this.#timer);
     clearInterval(this.#alive);
     this.#timer = undefined;
     this.#alive = undefined;
     this.#last.clear();
-    this.#newestLetter = undefined;
   }
 
   async #poll(): Promise<void> {
     const began = performance.now();
     try {
-      for (const [tenantId, look] of await this.#look([...new Set(this.#clients.values())]))
-        this.#tell(tenantId, look);
+      for (const { tenant, ...counts } of await this.#look([...new Set(this.#clients.values())]))
+        this.#tell(tenant, JSON.stringify(counts));
     } catch (error) {
       this.#database.logger.debug(
         { error: messageOf(error) },
@@ -96,15 +97,11 @@ export class LiveStream {
     this.#timer = setTimeout(() => void this.#poll(), Math.max(pollMs, (performance.now() - began) * 20));
   }
 
-  #tell(tenantId: string, look: Look): void {
-    const counts = JSON.stringify(look.counts);
-    const changed = this.#last.get(tenantId) !== counts;
+  #tell(tenantId: string, counts: string): void {
+    if (this.#last.get(tenantId) === counts) return;
     this.#last.set(tenantId, counts);
-    for (const [client, tenant] of this.#clients) {
-      if (tenant !== tenantId) continue;
-      if (changed) this.#send(client, 'counts', counts);
-      for (const letter of look.deadLetters) this.#send(client, 'dead_letter', JSON.stringify(letter));
-    }
+    for (const [client, tenant] of this.#clients)
+      if (tenant === tenantId) this.#send(client, 'counts', counts);
   }
 
   #send(client: ServerResponse, event: string, data: string): void {
@@ -112,7 +109,7 @@ export class LiveStream {
     if (client.writableLength > mostUnsent) client.destroy();
   }
 
-  async #look(tenants: readonly string[]): Promise<Map<string, Look>> {
+  async #look(tenants: readonly string[]): Promise<(Counts & { tenant: string })[]> {
     const { rows } = await this.#database.query<Counts & { tenant: string }>(
       `select t.tenant, j.ready, j.waiting, j.running, d.dead_letters, b.blocked_lanes, f.finished_last_minute
          from unnest($1::text[]) as t (tenant),
@@ -127,42 +124,6 @@ export class LiveStream {
                         where tenant_id = t.tenant and finished_at > now() - interval '1 minute') f`,
       [tenants],
     );
-    const letters = await this.#newLetters(tenants);
-    return new Map(
-      rows.map(({ tenant, ...counts }) => [
-        tenant,
-        {
-          counts,
-          deadLetters: letters
-            .filter((letter) => letter.tenant === tenant)
-            .map(({ tenant: _, ...letter }) => letter),
-        },
-      ]),
-    );
-  }
-
-  /** Those that were buried since the last look. The first look only learns where to begin. */
-  async #newLetters(tenants: readonly string[]) {
-    const { rows } = await this.#database.query<{
-      tenant: string;
-      id: string;
-      kind: string;
-      queue: string;
-      message: string | null;
-      newest: string;
-    }>(
-      `select tenant_id as tenant, id, kind, queue, last_error ->> 'message' as message, last_failed_at::text as newest
-         from tallyman.dead_letters
-        where tenant_id = any ($1) and last_failed_at > coalesce($2::timestamptz, clock_timestamp())
-        order by last_failed_at limit 100`,
-      [tenants, this.#newestLetter ?? null],
-    );
-    if (this.#newestLetter === undefined) {
-      const { rows: now } = await this.#database.query<{ now: string }>(
-        'select clock_timestamp()::text as now',
-      );
-      this.#newestLetter = now[0]?.now;
-    } else this.#newestLetter = rows.at(-1)?.newest ?? this.#newestLetter;
-    return rows.map(({ newest: _, ...letter }) => letter);
+    return rows;
   }
 }

@@ -6,6 +6,7 @@ import { labelKinds } from '../../src/apps/labels/worker/kinds.ts';
 import { redisLaneLock } from '../../src/engine/locks/redis.ts';
 import { Tallyman } from '../../src/engine/tallyman.ts';
 import { natsWakeup } from '../../src/engine/wakeups/nats.ts';
+import { eventsComponent } from '../../src/events/component.ts';
 import { SecretBox } from '../../src/secrets/box.ts';
 import type { Answer, WorkerSettings } from '../support/chaos.ts';
 
@@ -22,7 +23,7 @@ const tallyman = await Tallyman.open({
   databaseUrl: settings.url,
   poolSize: 8,
   applicationName: 'chaos label worker',
-  components: [labelsComponent],
+  components: [eventsComponent, labelsComponent],
   wakeups: settings.nats ? [natsWakeup({ servers: settings.nats, reconnect })] : [],
   ...(settings.redis && { laneLock: redisLaneLock({ url: settings.redis }) }),
 });

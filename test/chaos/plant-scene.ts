@@ -8,6 +8,7 @@ import { rfidComponent } from '../../src/apps/rfid/index.ts';
 import { registerDoors } from '../../src/apps/rfid/intake/index.ts';
 import type { EmbeddedPostgres } from '../../src/engine/database/embedded/index.ts';
 import { Tallyman } from '../../src/engine/tallyman.ts';
+import { eventsComponent } from '../../src/events/component.ts';
 import { deviceNames } from '../../src/simulate/readers.ts';
 import { Truth } from '../../src/simulate/truth.ts';
 import { quick } from '../apps/iot/mqtt/support.ts';
@@ -36,7 +37,7 @@ export class Environment {
     const tallyman = await Tallyman.open({
       databaseUrl: url,
       migrate: true,
-      components: [iotComponent, rfidComponent],
+      components: [eventsComponent, iotComponent, rfidComponent],
       poolSize: 4,
     });
     onTestFinished(() => tallyman.close());

@@ -18,6 +18,8 @@ import { startIntake } from '../../src/apps/rfid/intake/index.ts';
 import { webhookKinds } from '../../src/apps/webhooks/delivery/kinds.ts';
 import { Webhooks } from '../../src/apps/webhooks/webhooks.ts';
 import type { AnyKind } from '../../src/engine/jobs/kind.ts';
+import { emit } from '../../src/events/emit.ts';
+import { purgeEventsKind } from '../../src/events/purge.ts';
 import { apps } from '../../src/host/apps.ts';
 import { componentsOf } from '../../src/host/components.ts';
 import { SecretBox } from '../../src/secrets/box.ts';
@@ -90,6 +92,7 @@ export async function twoTenants(): Promise<Scene> {
   const ours = [
     ...labelKinds({ database, gateways, askAfterMs: 60_000 }),
     ...webhookKinds({ database, box, policy: local }),
+    purgeEventsKind(database),
   ];
   await bundle.work({ kinds: ours, concurrency: 4 });
   const idle = () =>
@@ -166,7 +169,7 @@ async function furnish(bundle: Bundle, box: SecretBox, tenantId: string, nth: nu
   const hook = await receiver();
   const webhooks = new Webhooks(database, { box, policy: local });
   const { endpoint } = await webhooks.add({ url: hook.url, eventTypes: ['thing.*'], tenantId });
-  const { eventId } = await webhooks.emit({
+  const { eventId } = await emit(database, {
     type: 'thing.happened',
     aggregateType: 'thing',
     aggregateId: '1',

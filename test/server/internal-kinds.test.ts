@@ -6,7 +6,7 @@ const internal = [
   'labels.push',
   'labels.drift',
   'webhook.deliver',
-  'webhook.purge',
+  'events.purge',
   'of-a-worker',
   'of-this-process',
 ];

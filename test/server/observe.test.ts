@@ -48,7 +48,7 @@ test('metrics for the home tenant, with requests by route', async () => {
   expect((await open.ask('GET', '/metrics')).status).toBe(200);
 });
 
-test('the stream tells counts and dead letters of one tenant, from one poller however many listen', async () => {
+test('the stream tells counts and events of one tenant, from one poller however many listen', async () => {
   const test = await server();
   const [a, b] = [await test.as('operator', 'a'), await test.as('operator', 'b')];
   await registerKind(test, 'noop');
@@ -69,12 +69,14 @@ test('the stream tells counts and dead letters of one tenant, from one poller ho
   await bury(test, other.id);
   await until('the dead letter is told', () =>
     listeners.every(({ events }) =>
-      events.some(({ event, data }) => event === 'dead_letter' && data.id === id),
+      events.some(({ event, data }) => event === 'event' && data.payload.id === id),
     ),
   );
   await sleep(1200);
   for (const { events } of listeners) {
-    expect(events.filter(({ event }) => event === 'dead_letter')).toHaveLength(1);
+    expect(events.filter(({ event }) => event === 'event')).toMatchObject([
+      { data: { event_type: 'job.dead_letter', aggregate_id: id } },
+    ]);
     expect(events.filter(({ event }) => event === 'counts').at(-1)?.data).toMatchObject({
       ready: 0,
       dead_letters: 1,
@@ -98,7 +100,7 @@ async function listen(url: string, key: string) {
     for await (const chunk of response.body as AsyncIterable<Uint8Array>) {
       rest += Buffer.from(chunk).toString();
       for (let end = rest.indexOf('\n\n'); end >= 0; end = rest.indexOf('\n\n')) {
-        const found = /^event: (.*)\ndata: (.*)$/.exec(rest.slice(0, end));
+        const found = /^(?:id: \d+\n)?event: (.*)\ndata: (.*)$/.exec(rest.slice(0, end));
         if (found) events.push({ event: found[1] ?? '', data: JSON.parse(found[2] ?? '') });
         rest = rest.slice(end + 2);
       }

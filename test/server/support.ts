@@ -8,6 +8,7 @@ import { silentLogger } from '../../src/engine/logger.ts';
 import type { Tallyman } from '../../src/engine/tallyman.ts';
 import type { App, RouteHost } from '../../src/host/app.ts';
 import { apps as allApps } from '../../src/host/apps.ts';
+import { catalogueOf } from '../../src/host/catalogue.ts';
 import { componentsOf } from '../../src/host/components.ts';
 import { loadConfig } from '../../src/host/config.ts';
 import { openRuntime } from '../../src/host/process/open.ts';
@@ -113,7 +114,7 @@ export async function server(
     server: running,
     tallyman,
     box,
-    host: { tallyman, config, secrets: box },
+    host: { tallyman, config, secrets: box, catalogue: catalogueOf(apps) },
     keys,
     ask: asking(),
     as: async (role, tenantId = 'default') => {

@@ -4,12 +4,13 @@ import { putDevice, putLocation } from '../../../src/apps/iot/places.ts';
 import { rfidComponent } from '../../../src/apps/rfid/component.ts';
 import { Database } from '../../../src/engine/database/database.ts';
 import { engineComponent, migrate } from '../../../src/engine/database/migrate.ts';
+import { eventsComponent } from '../../../src/events/component.ts';
 import { DOORS, door, tenantId } from './stream.ts';
 import type { Size } from './workloads.ts';
 
 export async function openPlant(url: string, size: Size, connections: number): Promise<Database> {
   const database = await Database.connect({ url, poolSize: connections });
-  await migrate(database, { components: [engineComponent, iotComponent, rfidComponent] });
+  await migrate(database, { components: [engineComponent, eventsComponent, iotComponent, rfidComponent] });
   for (let i = 0; i < DOORS; i += 1) {
     const { id } = await putLocation(database, tenantId, `location ${i}`);
     await putDevice(database, { tenantId, serial: door(i), locationId: id, role: 'dock-door' });

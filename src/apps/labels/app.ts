@@ -2,6 +2,7 @@ import { defineApp } from '../../host/app.ts';
 import { addLabels } from './commands.ts';
 import { labelsComponent } from './component.ts';
 import { labelsKeys } from './config.ts';
+import { labelEventTypes } from './events.ts';
 import { addSimulateLabels } from './simulate-command.ts';
 import { labelsLike, momentsOf } from './timeline.ts';
 
@@ -14,10 +15,11 @@ export const labelsApp = defineApp({
   kinds: [
     { name: 'labels.push' },
     {
-      name: 'labels.check-drift',
+      name: 'labels.drift',
       acrossTenants: 'compares the labels of every tenant; takes nothing from its payload',
     },
   ],
+  events: labelEventTypes,
   routes: async () => (await import('./routes/index.ts')).labelsRoutes,
   commands: (program, frame) => {
     addLabels(program, frame);

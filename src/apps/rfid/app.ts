@@ -2,6 +2,7 @@ import { defineApp } from '../../host/app.ts';
 import { addRfid } from './commands.ts';
 import { rfidComponent } from './component.ts';
 import { rfidKeys } from './config.ts';
+import { rfidEventTypes } from './events.ts';
 import { addReplay } from './replay-command.ts';
 import { addSimulateReaders } from './simulate-command.ts';
 import { basketsLike, momentsOf } from './timeline.ts';
@@ -28,6 +29,7 @@ export const rfidApp = defineApp({
     },
     { name: 'iot.unreadable-message' },
   ],
+  events: rfidEventTypes,
   routes: async () => (await import('./routes.ts')).rfidRoutes,
   commands: (program, frame) => {
     addRfid(program, frame);

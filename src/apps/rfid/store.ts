@@ -115,10 +115,11 @@ export async function record(
   reads: ReadColumns,
   { movements, baskets, outcomes }: Decision,
 ): Promise<readonly string[]> {
+  const epcs = new Map(baskets.map(({ id, epcHex }) => [id, epcHex]));
   const lastMoves = baskets.map(({ movement }) => (movement === null ? undefined : movements[movement]));
   const { rows } = await tx.query<{ ids: string[] }>(
     `select rfid.record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
-                        $22, $23, $24, $25, $26, $27) as ids`,
+                        $22, $23, $24, $25, $26, $27, $28) as ids`,
     [
       textArray(movements.map((move) => move.tenantId)),
       plainArray(movements.map((move) => move.basketId)),
@@ -147,6 +148,7 @@ export async function record(
       reads.devices,
       plainArray(outcomes.map((outcome) => outcome.isNewBasket)),
       textArray(outcomes.map((outcome) => outcome.skipReason)),
+      plainArray(movements.map((move) => epcs.get(move.basketId) ?? null)),
     ],
   );
   return rows[0]?.ids ?? [];

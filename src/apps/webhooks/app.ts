@@ -2,6 +2,7 @@ import { defineApp } from '../../host/app.ts';
 import { addWebhooks } from './commands.ts';
 import { webhooksComponent } from './component.ts';
 import { webhooksKeys } from './config.ts';
+import { webhookEventTypes } from './event-types.ts';
 
 export const webhooksApp = defineApp({
   name: 'webhooks',
@@ -12,10 +13,11 @@ export const webhooksApp = defineApp({
   kinds: [
     { name: 'webhook.deliver' },
     {
-      name: 'webhook.purge',
+      name: 'events.purge',
       acrossTenants: 'deletes old events of every tenant; takes nothing from its payload',
     },
   ],
+  events: webhookEventTypes,
   routes: async (host) => (await import('./routes.ts')).webhookRoutes(host),
   commands: addWebhooks,
   start: async (host, config) => (await import('./start.ts')).startWebhooks(host, config),

@@ -36,6 +36,8 @@ export interface Delivery {
   readonly id: string;
   readonly tenantId: string;
   readonly eventId: string;
+  /** Its place among all events. */
+  readonly eventPosition: string;
   readonly endpointId: string;
   /** Its job: `tallyman jobs show`. */
   readonly jobId: string;
@@ -63,15 +65,16 @@ export async function listAttempts(
   equal('tenant_id', filter.tenantId);
   equal('endpoint_id', filter.endpointId);
   equal('delivery_id', filter.deliveryId);
-  equal('event_id', filter.eventId);
+  if (filter.eventId !== undefined)
+    conditions.push(`w.event_id = any (tallyman_events.ids_of($${values.push(filter.eventId)}))`);
   equal('status', filter.status);
   const { rows } = await store.query<DeliveryAttempt>(
-    `select w.id, w.tenant_id as "tenantId", w.delivery_id as "deliveryId", w.event_id as "eventId",
-            v.event_type as "eventType", w.endpoint_id as "endpointId", w.attempt, w.status,
+    `select w.id, w.tenant_id as "tenantId", w.delivery_id as "deliveryId", 
+            tallyman_events.event_id(v.id, v.event_key) as "eventId", v.event_type as "eventType", w.endpoint_id as "endpointId", w.attempt, w.status,
             w.http_status as "httpStatus", w.response_headers as "responseHeaders", w.response_body as "responseBody",
             w.error_code as "errorCode", w.error, w.duration_ms as "durationMs", w.attempted_at as "attemptedAt"
        from tallyman_webhooks.webhook_deliveries w
-       join tallyman_webhooks.events v on v.tenant_id = w.tenant_id and v.id = w.event_id
+       join tallyman_events.events v on v.id = w.event_id
       where ${conditions.join(' and ')} order by w.id desc limit $2`,
     values,
   );
@@ -81,9 +84,10 @@ export async function listAttempts(
 export async function getDelivery(store: Store, id: string): Promise<Delivery | undefined> {
   requireDeliveryId(id);
   const { rows } = await store.query<Delivery>(
-    `select id, tenant_id as "tenantId", event_id as "eventId", endpoint_id as "endpointId", job_id as "jobId", manual,
-            created_at as "createdAt", succeeded_at as "succeededAt"
-       from tallyman_webhooks.dispatches where id = $1`,
+    `select d.id, d.tenant_id as "tenantId", tallyman_events.event_id(v.id, v.event_key) as "eventId",
+            v.id as "eventPosition", d.endpoint_id as "endpointId", d.job_id as "jobId", d.manual,
+            d.created_at as "createdAt", d.succeeded_at as "succeededAt"
+       from tallyman_webhooks.dispatches d join tallyman_events.events v on v.id = d.event_id where d.id = $1`,
     [id],
   );
   return rows[0];

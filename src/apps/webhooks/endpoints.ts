@@ -159,7 +159,8 @@ export class Endpoints {
     await this.#store.query(
       `update tallyman_webhooks.endpoints
           set disabled_at = null, disabled_reason = null, failures = 0, opened = 0, open_until = null,
-              probing_until = null
+              probing_until = null,
+              since = case when disabled_at is null then since else tallyman_events.position() end
         where id = $1`,
       [id],
     );

@@ -1,8 +1,9 @@
-import { randomUUID } from 'node:crypto';
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { requireId } from '../../engine/jobs/jobs.ts';
+import { emit } from '../../events/emit.ts';
 import { getDelivery } from './deliveries.ts';
+import { pingType } from './event-types.ts';
 import { noEndpoint } from './not-found.ts';
 import type { Store } from './store.ts';
 
@@ -17,8 +18,6 @@ export interface RedeliveryRange {
   readonly onProgress?: (done: number, total: number) => void;
 }
 
-export const pingEvent = 'webhook.ping';
-
 /** Events sent again in one transaction, so that a long range holds no lock for long. */
 const bite = 200;
 
@@ -30,14 +29,14 @@ export async function ping(
   requireId(endpointId);
   return store.transaction(async (tx) => {
     const tenantId = await requireEnabled(tx, endpointId);
-    const eventId = randomUUID();
-    await tx.query(
-      `insert into tallyman_webhooks.events
-         (tenant_id, id, event_type, aggregate_type, aggregate_id, occurred_at, payload)
-       values ($1, $2, $3, 'webhook_endpoint', $4, now(), $5)`,
-      [tenantId, eventId, pingEvent, endpointId, JSON.stringify({ message: 'Is anybody there?' })],
-    );
-    const [deliveryId = ''] = await dispatch(tx, endpointId, tenantId, [eventId]);
+    const { eventId, position = '' } = await emit(tx, {
+      type: pingType.type,
+      aggregateType: pingType.aggregateType,
+      aggregateId: endpointId,
+      payload: { message: 'Is anybody there?' },
+      tenantId,
+    });
+    const [deliveryId = ''] = await deliver(tx, endpointId, [position]);
     return { deliveryId, eventId };
   });
 }
@@ -49,10 +48,10 @@ export async function redeliver(
 ): Promise<{ deliveryId: string; eventId: string }> {
   const before = await getDelivery(store, deliveryId);
   if (!before) throw new TallymanError('NOT_FOUND', `there is no delivery ${deliveryId}`);
-  const { eventId, endpointId } = before;
+  const { eventId, eventPosition, endpointId } = before;
   return store.transaction(async (tx) => {
-    const tenantId = await requireEnabled(tx, endpointId);
-    const [again = ''] = await dispatch(tx, endpointId, tenantId, [eventId]);
+    await requireEnabled(tx, endpointId);
+    const [again = ''] = await deliver(tx, endpointId, [eventPosition]);
     return { deliveryId: again, eventId };
   });
 }
@@ -63,45 +62,39 @@ export async function redeliverRange(store: Store, range: RedeliveryRange): Prom
   requireId(endpointId);
   if (Number.isNaN(from.getTime()) || Number.isNaN(to.getTime()) || from >= to)
     throw new TallymanError('BAD_OPTION', 'the range must begin before it ends');
-  const tenantId = await requireEnabled(store, endpointId);
+  await requireEnabled(store, endpointId);
   const { rows } = await store.query<{ id: string }>(
     // Relies on events_by_time and dispatches_of_event.
     `select v.id
        from tallyman_webhooks.endpoints e
-       join tallyman_webhooks.events v on v.tenant_id = e.tenant_id and v.created_at >= $2 and v.created_at < $3
-      where e.id = $1 and v.event_type <> '${pingEvent}'
+       join tallyman_events.events v on v.tenant_id = e.tenant_id and v.created_at >= $2 and v.created_at < $3
+      where e.id = $1 and v.event_type <> '${pingType.type}'
         and (tallyman_webhooks.is_subscribed(e.event_types, v.event_type)
           or exists (select 1 from tallyman_webhooks.dispatches d
-                      where d.tenant_id = v.tenant_id and d.event_id = v.id and d.endpoint_id = e.id))
+                      where d.event_id = v.id and d.endpoint_id = e.id))
         and (not $4 or not exists (
               select 1 from tallyman_webhooks.dispatches d
-               where d.tenant_id = v.tenant_id and d.event_id = v.id and d.endpoint_id = e.id
+               where d.event_id = v.id and d.endpoint_id = e.id
                  and (d.succeeded_at is not null or exists (select 1 from tallyman.jobs j where j.id = d.job_id))))
-      order by v.created_at, v.id`,
+      order by v.id`,
     [endpointId, from, to, onlyFailed],
   );
   let done = 0;
   for (let i = 0; i < rows.length; i += bite) {
     const events = rows.slice(i, i + bite).map(({ id }) => id);
-    done += (await store.transaction((tx) => dispatch(tx, endpointId, tenantId, events))).length;
+    done += (await store.transaction((tx) => deliver(tx, endpointId, events))).length;
     onProgress?.(done, rows.length);
   }
   return done;
 }
 
 /** In the order given. */
-async function dispatch(
-  on: Queryable,
-  endpointId: string,
-  tenantId: string,
-  eventIds: readonly string[],
-): Promise<string[]> {
-  const { rows } = await on.query<{ id: string | null }>(
-    `select tallyman_webhooks.dispatch($1, $2, v.id, true) as id
-       from (select id from unnest($3::text[]) with ordinality as u (id, n) order by n) v`,
-    [endpointId, tenantId, eventIds],
+async function deliver(on: Queryable, endpointId: string, events: readonly string[]): Promise<string[]> {
+  const { rows } = await on.query<{ ids: string[] }>(
+    'select tallyman_webhooks.deliver($1, $2, true) as ids',
+    [events, events.map(() => endpointId)],
   );
-  return rows.flatMap(({ id }) => (id === null ? [] : [id]));
+  return rows[0]?.ids ?? [];
 }
 
 /** Answers its tenant. */

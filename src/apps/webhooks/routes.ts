@@ -3,7 +3,7 @@ import type { TenantScope } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { given } from '../../given.ts';
 import { type RouteHost, settingsOf } from '../../host/app.ts';
-import { operators, producers, readers } from '../../host/roles.ts';
+import { operators, readers } from '../../host/roles.ts';
 import { type AnyRoute, id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
 import { webhooksKeys } from './config.ts';
 import { addressPolicy } from './configured.ts';
@@ -114,34 +114,6 @@ export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute
   const policy = addressPolicy(settingsOf(webhooksKeys, config));
   const webhooksOf = (scope: TenantScope): Webhooks => new Webhooks(scope, { box: secrets, policy });
   return [
-    route({
-      method: 'POST',
-      url: '/v1/events',
-      action: 'events.emit',
-      summary: 'Publish an event to the endpoints that subscribe to its type',
-      roles: producers,
-      body: z.strictObject({
-        event_type: text(128),
-        aggregate_type: text(128),
-        aggregate_id: text(512),
-        payload: z.unknown().default({}),
-        event_id: text(128).optional().describe('The same id again does nothing'),
-        occurred_at: timestamp.optional(),
-      }),
-      status: 202,
-      response: z.object({ event_id: z.string(), deliveries: z.number(), existing: z.boolean() }),
-      handle: async ({ scope, caller, body }) => {
-        const { eventId, deliveries, existing } = await webhooksOf(scope).emit({
-          type: body.event_type,
-          aggregateType: body.aggregate_type,
-          aggregateId: body.aggregate_id,
-          payload: body.payload,
-          tenantId: caller.tenantId,
-          ...given({ id: body.event_id, occurredAt: body.occurred_at }),
-        });
-        return { event_id: eventId, deliveries, existing };
-      },
-    }),
     route({
       method: 'GET',
       url: '/v1/webhooks',

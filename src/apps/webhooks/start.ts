@@ -1,8 +1,9 @@
+import { purgeEventsKind, purgeEventsSchedule } from '../../events/purge.ts';
 import type { Host, RunningApp } from '../../host/app.ts';
 import type { WebhooksConfig } from './config.ts';
 import { addressPolicy, deliveriesPerEndpoint } from './configured.ts';
 import { webhookKinds } from './delivery/kinds.ts';
-import { purgeSchedule } from './delivery/purge.ts';
+import { webhookFollower } from './follower.ts';
 
 export async function startWebhooks(host: Host, config: WebhooksConfig): Promise<RunningApp> {
   const concurrency = config['webhooks.concurrency'];
@@ -12,7 +13,10 @@ export async function startWebhooks(host: Host, config: WebhooksConfig): Promise
     policy: addressPolicy(config),
     perEndpoint: deliveriesPerEndpoint(config),
   });
-  await host.schedule(purgeSchedule);
-  await host.run({ kinds, concurrency });
+  await host.schedule(purgeEventsSchedule);
+  await host.run({ kinds: [...kinds, purgeEventsKind(host.tallyman.database)], concurrency });
+  const follower = webhookFollower(host.tallyman.database);
+  host.onStop(() => follower.stop());
+  follower.start();
   return { summary: `deliveries, ${concurrency} at a time` };
 }

@@ -1,7 +1,5 @@
-import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { type Page, requireId } from '../../engine/jobs/jobs.ts';
-import { requireWhole } from '../../engine/jobs/kind.ts';
 import type { SecretBox } from '../../secrets/box.ts';
 import {
   type Delivery,
@@ -10,9 +8,7 @@ import {
   getDelivery,
   listAttempts,
 } from './deliveries.ts';
-import { purge } from './delivery/purge.ts';
 import { type Endpoint, type EndpointSettings, Endpoints, type NewEndpoint } from './endpoints.ts';
-import { type Emitted, emit, type NewEvent } from './events.ts';
 import { AddressPolicy, type AddressPolicyOptions } from './network/addresses.ts';
 import { ping, type RedeliveryRange, redeliver, redeliverRange } from './redelivery.ts';
 import { type RotateOptions, rotateSecret } from './secrets.ts';
@@ -28,18 +24,12 @@ export interface WebhooksOptions {
 type PageRequest = { readonly limit?: number; readonly cursor?: string };
 
 /**
- * Events, who is told of them, and how that went. Delivering is the business of a worker: see `webhookKinds`.
+ * Who is told of events, and how that went. `Events` writes them, `webhookFollower` turns them into deliveries, and a
+ * worker with `webhookKinds` delivers.
  *
  * @example
  * const webhooks = new Webhooks(tallyman.database, { box });
  * const { secret } = await webhooks.add({ url: 'https://example.com/hooks', eventTypes: ['pallet.*'] });
- * await tallyman.database.transaction(async (tx) => {
- *   await tx.query('update pallets set bay = $1 where id = $2', ['B7', 'P-1']);
- *   await webhooks.emit(
- *     { type: 'pallet.moved', aggregateType: 'pallet', aggregateId: 'P-1', payload: { bay: 'B7' } },
- *     { tx },
- *   );
- * });
  */
 export class Webhooks {
   readonly #store: Store;
@@ -87,11 +77,6 @@ export class Webhooks {
     return rotateSecret(this.#store, this.#requireBox(), id, options);
   }
 
-  /** Writes an event and a delivery job for each subscribed endpoint; with `tx` in that transaction. */
-  emit(event: NewEvent, { tx }: { readonly tx?: Queryable } = {}): Promise<Emitted> {
-    return emit(tx ?? this.#store, event);
-  }
-
   ping(id: string): Promise<{ deliveryId: string; eventId: string }> {
     return ping(this.#store, id);
   }
@@ -111,12 +96,6 @@ export class Webhooks {
 
   delivery(id: string): Promise<Delivery | undefined> {
     return getDelivery(this.#store, id);
-  }
-
-  /** Forgets events that are older than this, with their deliveries, unless one is under way. Answers how many. */
-  async purge({ keepMs }: { readonly keepMs: number }): Promise<number> {
-    requireWhole(keepMs, 'keepMs', 0, Number.MAX_SAFE_INTEGER);
-    return purge(this.#store, keepMs);
   }
 
   #requireBox(): SecretBox {

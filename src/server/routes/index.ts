@@ -2,6 +2,7 @@ import type { App, RouteHost } from '../../host/app.ts';
 import type { AnyRoute } from '../../host/route.ts';
 import { accessRoutes } from './access.ts';
 import { deadLetterRoutes } from './dead-letters.ts';
+import { eventRoutes } from './events.ts';
 import { jobRoutes } from './jobs.ts';
 import { laneRoutes } from './lanes.ts';
 import { queueRoutes } from './queues.ts';
@@ -20,6 +21,7 @@ const coreRoutes = (apps: readonly App[]): readonly AnyRoute[] => [
   ...queueRoutes,
   ...deadLetterRoutes,
   ...scheduleRoutes,
+  ...eventRoutes,
   ...subjectRoutes(apps),
   ...accessRoutes,
 ];

@@ -9,6 +9,7 @@ import { laneOf } from '../../../src/apps/labels/mac.ts';
 import { putProducts } from '../../../src/apps/labels/products.ts';
 import { putStore, type StoreSettings } from '../../../src/apps/labels/stores.ts';
 import { putTemplate } from '../../../src/apps/labels/templates.ts';
+import { eventsComponent } from '../../../src/events/component.ts';
 import { SecretBox } from '../../../src/secrets/box.ts';
 import { type Bundle, engine } from '../../support/engine.ts';
 
@@ -57,7 +58,11 @@ export interface ShopOptions {
 
 /** Store `s1`, type `small`, template `tag`, labels 1 … n and products P0 … */
 export async function shop(options: ShopOptions = {}): Promise<Shop> {
-  const bundle = await engine({ components: [labelsComponent], poolSize: 20, ...options.engine });
+  const bundle = await engine({
+    components: [eventsComponent, labelsComponent],
+    poolSize: 20,
+    ...options.engine,
+  });
   const secret = randomBytes(32);
   const box = new SecretBox(secret);
   const change: Shop['change'] = (work, tenant = tenantId) =>

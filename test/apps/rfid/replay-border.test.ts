@@ -11,6 +11,7 @@ import { ShipmentLifecycle } from '../../../src/apps/rfid/shipments/lifecycle.ts
 import { planShipments } from '../../../src/apps/rfid/shipments/plan.ts';
 import { requireShipment } from '../../../src/apps/rfid/shipments/shipments.ts';
 import { Tallyman } from '../../../src/engine/tallyman.ts';
+import { eventsComponent } from '../../../src/events/component.ts';
 import { collect, replayOf } from './replay-support.ts';
 import { plant, read, tag, tenantId, time } from './support.ts';
 
@@ -34,7 +35,7 @@ test('RFID-9, RFID-12, RFID-13: replay, shipments and returns work under a role 
   address.password = 'rfid';
   const tallyman = await Tallyman.open({
     databaseUrl: address.toString(),
-    components: [iotComponent, rfidComponent],
+    components: [eventsComponent, iotComponent, rfidComponent],
   });
   onTestFinished(async () => {
     await tallyman.close();

@@ -4,6 +4,7 @@ import { rfidComponent } from '../../../src/apps/rfid/component.ts';
 import { TagReadProcessor, type TagReadProcessorOptions } from '../../../src/apps/rfid/process.ts';
 import { CachedDevices } from '../../../src/apps/rfid/reference/cached-devices.ts';
 import type { TagRead } from '../../../src/apps/rfid/tag-read.ts';
+import { eventsComponent } from '../../../src/events/component.ts';
 import { type Bundle, engine } from '../../support/engine.ts';
 
 export interface Plant extends Bundle {
@@ -20,7 +21,7 @@ export async function plant(
   places: readonly string[] = ['A', 'B', 'C'],
   options: Partial<TagReadProcessorOptions> = {},
 ): Promise<Plant> {
-  const bundle = await engine({ components: [iotComponent, rfidComponent], poolSize: 12 });
+  const bundle = await engine({ components: [eventsComponent, iotComponent, rfidComponent], poolSize: 12 });
   const { database } = bundle.tallyman;
   const at: Record<string, string> = {};
   for (const name of places) {

@@ -5,11 +5,13 @@ import { drained, until } from '../../support/engine.ts';
 import { ok, type Reply, receiver, status } from './support/receiver.ts';
 import { hurry, type WebhookScene, webhookScene } from './support/scene.ts';
 
-const emitMany = (scene: WebhookScene, n: number): Promise<unknown> =>
-  scene.rows(
-    `select tallyman_webhooks.emit('a', 'thing', n::text, json_build_object('n', n)) from generate_series(1, $1::int) n`,
+const emitMany = async (scene: WebhookScene, n: number): Promise<void> => {
+  await scene.rows(
+    `select tallyman_events.emit('a', 'thing', n::text, json_build_object('n', n)) from generate_series(1, $1::int) n`,
     [n],
   );
+  await scene.fanOut();
+};
 
 /** Attempts that waiting deliveries of an endpoint have used up. */
 const used = async (scene: WebhookScene, endpoint: string): Promise<number> => {

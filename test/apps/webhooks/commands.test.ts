@@ -1,8 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { webhookKinds } from '../../../src/apps/webhooks/delivery/kinds.ts';
+import { webhookFollower } from '../../../src/apps/webhooks/follower.ts';
 import { Webhooks } from '../../../src/apps/webhooks/webhooks.ts';
 import { engineComponent, migrate } from '../../../src/engine/database/migrate.ts';
+import { emit } from '../../../src/events/emit.ts';
 import { apps } from '../../../src/host/apps.ts';
 import { componentsOf } from '../../../src/host/components.ts';
 import { SecretBox } from '../../../src/secrets/box.ts';
@@ -36,6 +38,7 @@ afterAll(() => fresh.drop());
 /** Delivers what there is. */
 async function deliverAll(): Promise<void> {
   const tallyman = await openTallyman(fresh.url);
+  await webhookFollower(tallyman.database).turn();
   const kinds = webhookKinds({ database: tallyman.database, box, policy: local });
   await tallyman.worker({ kinds, pollIntervalMs: 50 }).start();
   await until('all is delivered', async () => {
@@ -112,7 +115,7 @@ test('WH-9, WH-4: redelivery of a range after the endpoint was disabled by 410 a
   const to = await receiver((...args) => (gone ? status(410) : status(204))(...args));
   const { endpoint } = await webhooks.add({ url: to.url });
   const from = new Date(Date.now() - 60_000).toISOString();
-  await webhooks.emit({ type: 'a', aggregateType: 't', aggregateId: '1', payload: {} });
+  await emit(fresh.database, { type: 'a', aggregateType: 't', aggregateId: '1', payload: {} });
   await deliverAll();
   expect((await cli('webhooks', 'list')).stdout).toContain('disabled');
   expect((await cli('webhooks', 'show', endpoint.id)).stdout).toContain('410 Gone');

@@ -14,6 +14,7 @@ import {
 } from '../../../../src/apps/labels/index.ts';
 import { askGateways } from '../../../../src/apps/labels/worker/ask.ts';
 import { nobody } from '../../../../src/apps/labels/worker/observer.ts';
+import { eventsComponent } from '../../../../src/events/component.ts';
 import { Tallyman } from '../../../../src/index.ts';
 import { SecretBox } from '../../../../src/secrets/box.ts';
 import { CONCURRENCY, gateway, mac, nameOf, panel, price, sku, store, svg, verifyShown } from '../shop.ts';
@@ -35,7 +36,7 @@ export const tallyman: System = {
     const engine = await Tallyman.open({
       databaseUrl: url,
       migrate: true,
-      components: [labelsComponent],
+      components: [eventsComponent, labelsComponent],
       poolSize: CONCURRENCY + CALLERS,
       retention: { keepMs: 0 },
     });

@@ -8,6 +8,7 @@ import { MqttConsumer, type MqttSettings, mqttSettings } from '../../../../src/a
 import { rfidComponent } from '../../../../src/apps/rfid/component.ts';
 import { readsTopic, startIntake } from '../../../../src/apps/rfid/intake/index.ts';
 import { Tallyman } from '../../../../src/engine/tallyman.ts';
+import { eventsComponent } from '../../../../src/events/component.ts';
 import { type MosquittoServer, startMosquitto } from '../../../lib/mosquitto.ts';
 import { endWithUs } from '../../../lib/processes.ts';
 import { messagesOf } from '../messages.ts';
@@ -73,7 +74,7 @@ function fromBroker(
 
 /** All the way: raw reads, baskets, movements, keys. */
 export const tallymanMqtt = fromBroker(async (settings, url) => {
-  const components = [iotComponent, rfidComponent];
+  const components = [eventsComponent, iotComponent, rfidComponent];
   const tallyman = await Tallyman.open({ databaseUrl: url, components, housekeeping: false });
   const intake = await startIntake({ tallyman, settings });
   return {

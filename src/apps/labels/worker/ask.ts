@@ -1,9 +1,10 @@
-import type { Database } from '../../../engine/database/database.ts';
+import type { Database, Queryable } from '../../../engine/database/database.ts';
 import { messageOf } from '../../../engine/errors.ts';
 import { resyncLabels } from '../labels.ts';
 import { type Gateways, gatewayColumns, type StoreGateway } from './gateways.ts';
 import { type AskedPage, askAgainMs, judge } from './judge.ts';
 import type { LabelObserver } from './observer.ts';
+import { tell } from './page-store.ts';
 
 export interface AskOptions {
   readonly database: Database;
@@ -108,11 +109,30 @@ async function askStore(
  * Only where nothing has been accepted since the gateway was asked. Pages that somebody holds are about to change: they
  * are passed over, not waited for.
  */
-async function saveVerdicts(
-  database: Database,
-  verdicts: readonly Verdict[],
-): Promise<{ labelId: string; state: string; lag: number; pushAgain: boolean }[]> {
-  const { rows } = await database.query<{ labelId: string; state: string; lag: number; pushAgain: boolean }>(
+function saveVerdicts(database: Database, verdicts: readonly Verdict[]): Promise<SettledPage[]> {
+  return database.transaction(async (tx) => {
+    const settled = await updatePages(tx, verdicts);
+    await tell(
+      tx,
+      settled.filter(({ isSettled }) => isSettled),
+    );
+    return settled;
+  });
+}
+
+interface SettledPage {
+  readonly labelId: string;
+  readonly page: number;
+  /** What the gateway's report means. */
+  readonly state: string;
+  /** Nothing newer is wanted, so that the page is in that state, and it is a last one. */
+  readonly isSettled: boolean;
+  readonly lag: number;
+  readonly pushAgain: boolean;
+}
+
+async function updatePages(tx: Queryable, verdicts: readonly Verdict[]): Promise<SettledPage[]> {
+  const { rows } = await tx.query<SettledPage>(
     `with told as (
        select u.* from json_to_recordset($1)
          as u (label_id bigint, page smallint, accepted_job bigint, state text, error text, wait_ms double precision)
@@ -132,7 +152,8 @@ async function saveVerdicts(
                                when u.state = 'shown' then null else g.drift_after end
        from held h join told u on u.label_id = h.label_id and u.page = h.page
       where g.label_id = h.label_id and g.page = h.page
-     returning g.label_id as "labelId", u.state, extract(epoch from clock_timestamp() - g.wanted_at)::float8 as lag,
+     returning g.label_id as "labelId", g.page, u.state, g.state = u.state and u.state <> 'processing' as "isSettled",
+               extract(epoch from clock_timestamp() - g.wanted_at)::float8 as lag,
                u.state = 'timeout' and g.drifts = 1 as "pushAgain"`,
     [JSON.stringify(verdicts)],
   );

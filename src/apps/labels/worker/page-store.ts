@@ -48,7 +48,7 @@ export async function saveAccepted(
       'select 1 from labels.pages where label_id = $1 and page = any ($2) order by page for no key update',
       [task.label, accepted.map(({ page }) => page)],
     );
-  await tx.query(
+  const { rows } = await tx.query<{ page: number; state: string }>(
     `update labels.pages g
         set accepted_job = $2, accepted_hash = u.hash, accepted_at = clock_timestamp(), error = null,
             state = case when g.wanted_job > $2 then g.state
@@ -57,7 +57,8 @@ export async function saveAccepted(
                           then clock_timestamp() + $6 * interval '1 millisecond' end,
             asked = 0
        from unnest($3::smallint[], $4::text[], $5::boolean[]) as u (page, hash, pushed)
-      where g.label_id = $1 and g.page = u.page`,
+      where g.label_id = $1 and g.page = u.page
+     returning g.page, g.state`,
     [
       task.label,
       task.job,
@@ -67,6 +68,22 @@ export async function saveAccepted(
       askAfterMs,
     ],
   );
+  await tell(
+    tx,
+    rows.filter(({ state }) => state === 'shown').map(({ page }) => ({ labelId: task.label, page })),
+  );
+}
+
+/** Emits `label.shown` or `label.failed` of pages that have come there in this transaction. */
+export async function tell(
+  tx: Queryable,
+  pages: readonly { readonly labelId: string; readonly page: number }[],
+): Promise<void> {
+  if (pages.length === 0) return;
+  await tx.query('select labels.tell($1, $2)', [
+    pages.map(({ labelId }) => labelId),
+    pages.map(({ page }) => page),
+  ]);
 }
 
 /**
@@ -92,11 +109,13 @@ export async function saveFailed(
 ): Promise<void> {
   const { rows } = await tx.query('select 1 from tallyman.jobs where id = $1 for key share', [task.job]);
   if (rows.length === 0) return;
-  await tx.query(
+  const failed = await tx.query<{ labelId: string; page: number }>(
     `update labels.pages g set state = 'failed', error = $4, ask_at = null
       where (g.label_id, g.page) in (
         select p.label_id, p.page from labels.pages p
-         where p.label_id = $1 and p.page = any ($2) and p.wanted_job <= $3 for no key update skip locked)`,
+         where p.label_id = $1 and p.page = any ($2) and p.wanted_job <= $3 for no key update skip locked)
+     returning g.label_id as "labelId", g.page`,
     [task.label, task.pages, task.job, error.slice(0, 2000)],
   );
+  await tell(tx, failed.rows);
 }

@@ -70,7 +70,7 @@ create function rfid.record(
   p_seen_by text[], p_last_moves integer[], p_moved_from bigint[], p_moved_to bigint[], p_moved_at timestamptz[],
   p_tenants text[], p_tag_reads bigint[], p_hashes text[], p_processors text[], p_at timestamptz[],
   p_read_baskets bigint[], p_read_moves integer[], p_earlier_moves bigint[], p_epcs text[], p_devices text[],
-  p_new boolean[], p_skips text[]
+  p_new boolean[], p_skips text[], p_move_epcs text[]
 ) returns bigint[]
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -104,6 +104,10 @@ begin
       as r (tenant_id, zb_tag_read_id, content_hash, processor_type, event_timestamp, basket_id, move, earlier_move,
             epc_hex, device_id, is_new, skip_reason)
    where r.skip_reason is distinct from 'duplicate';
+
+  if cardinality(v_moves) > 0 then
+    perform rfid.tell_movements(p_move_tenants, v_moves, p_move_from, p_move_to, p_move_at, p_move_devices, p_move_epcs);
+  end if;
   return v_moves;
 end $$;
 

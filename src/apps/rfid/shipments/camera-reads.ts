@@ -18,6 +18,7 @@ import {
   lockFreeBasket,
   lockShipment,
   saveStatus,
+  tellClosed,
 } from './store.ts';
 
 export interface SeenPlate {
@@ -91,7 +92,9 @@ export async function reconcile(
   if (!(await lockFreeBasket(tx, basketId))) throw busy(oblpn);
   if (!(await load(tx, line, { id: basketId, at: eventTimestamp, by: deviceId }))) throw busy(oblpn);
   const next = statusAfter(status, await countLines(tx, line.shipmentId));
-  if (next !== status) await saveStatus(tx, line.shipmentId, next, eventTimestamp);
+  if (next !== status)
+    await saveStatus(tx, line.shipmentId, { before: status, status: next }, eventTimestamp);
+  if (next === 'SHIPPED') await tellClosed(tx, line.shipmentId);
 }
 
 const busy = (oblpn: string): TallymanError =>

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../../engine/database/database.ts';
 import { type ShipmentStatus, statusAfter } from './reconcile.ts';
-import { countLines, lockShipment, saveStatus } from './store.ts';
+import { countLines, lockShipment, saveStatus, tellClosed } from './store.ts';
 
 /** A plate that is to leave with a shipment. */
 export interface OutboundPlate {
@@ -23,11 +23,13 @@ export async function planShipments(
   const latest = [...new Map(plates.map((plate) => [plate.oblpn, plate])).values()];
   if (latest.length === 0) return 0;
   const numbers = [...new Set(latest.map(({ shipment }) => shipment))];
-  await tx.query(
+  const made = await tx.query<{ id: string }>(
     `insert into rfid.shipments (tenant_id, number)
-     select $1, n from unnest($2::text[]) n order by n on conflict (tenant_id, number) do nothing`,
+     select $1, n from unnest($2::text[]) n order by n on conflict (tenant_id, number) do nothing returning id`,
     [tenantId, numbers],
   );
+  if (made.rows.length > 0)
+    await tx.query(`select rfid.tell_shipments('planned', $1, now())`, [made.rows.map(({ id }) => id)]);
   const oblpns = latest.map(({ oblpn }) => oblpn);
   const wanted = latest.map(({ shipment }) => shipment);
   const left = await lockShipmentsLeft(tx, tenantId, oblpns, wanted);
@@ -42,7 +44,8 @@ export async function planShipments(
   );
   for (const [id, status] of left) {
     const next = statusAfter(status, await countLines(tx, id));
-    if (next !== status) await saveStatus(tx, id, next, new Date().toISOString());
+    if (next !== status) await saveStatus(tx, id, { before: status, status: next }, new Date().toISOString());
+    if (next === 'SHIPPED') await tellClosed(tx, id);
   }
   return rows.filter(({ isNew }) => isNew).length;
 }

@@ -105,11 +105,11 @@ export async function countLines(
   return rows[0] ?? { all: 0, loaded: 0 };
 }
 
-/** `at`: when the plate was seen that brought the shipment here. */
+/** `at`: when the plate was seen that brought the shipment here. Tells each step, also one that was passed over at once. */
 export async function saveStatus(
   tx: Queryable,
   id: string,
-  status: ShipmentStatus,
+  { before, status }: { readonly before: ShipmentStatus; readonly status: ShipmentStatus },
   at: string,
 ): Promise<void> {
   await tx.query(
@@ -119,4 +119,19 @@ export async function saveStatus(
       where id = $1`,
     [id, status, at],
   );
+  for (const step of stepsOf(before, status))
+    await tx.query('select rfid.tell_shipments($1, $2, $3)', [step, [id], at]);
+}
+
+const steps = ['planned', 'loading', 'shipped'] as const;
+
+/** The steps behind `before` up to `status`. */
+function stepsOf(before: ShipmentStatus, status: ShipmentStatus): readonly string[] {
+  const place = (one: ShipmentStatus): number => steps.findIndex((step) => step.toUpperCase() === one);
+  return steps.slice(place(before) + 1, place(status) + 1);
+}
+
+/** Tells that a shipment that has left is closed, if all of its baskets are back. The last thing in its transaction. */
+export async function tellClosed(tx: Queryable, id: string): Promise<void> {
+  await tx.query('select rfid.tell_closed($1)', [[id]]);
 }

@@ -6,6 +6,7 @@ import { secretContext } from '../secrets.ts';
 /** What the job of a delivery says. */
 export interface DeliveryJob {
   readonly delivery: string;
+  /** Its place among all events. */
   readonly event: string;
   readonly endpoint: string | number;
 }
@@ -38,6 +39,7 @@ interface Row {
   readonly open_ms: number | null;
   readonly probed: boolean;
   readonly sealed: string[];
+  readonly event_id: string;
   readonly event_type: string | null;
   readonly body: string | null;
 }
@@ -58,14 +60,14 @@ export async function loadConsignment(
             array(select s.sealed from tallyman_webhooks.endpoint_secrets s
                    where s.endpoint_id = e.id and (s.expires_at is null or s.expires_at > now())
                    order by s.id desc) as sealed,
-            v.event_type,
+            tallyman_events.event_id(v.id, v.event_key) as event_id, v.event_type,
             json_build_object(
-              'event_id', v.id, 'event_type', v.event_type, 'aggregate_type', v.aggregate_type,
+              'event_id', tallyman_events.event_id(v.id, v.event_key), 'event_type', v.event_type, 'aggregate_type', v.aggregate_type,
               'aggregate_id', v.aggregate_id,
               'occurred_at', to_char(v.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
               'tenant_id', v.tenant_id, 'payload', v.payload)::text as body
        from tallyman_webhooks.endpoints e
-       left join tallyman_webhooks.events v on v.tenant_id = e.tenant_id and v.id = $3
+       left join tallyman_events.events v on v.tenant_id = e.tenant_id and v.id = $3
       where e.id = $1 and e.tenant_id = $2`,
     [endpointId, on.tenantId, job.event],
   );
@@ -80,7 +82,7 @@ export async function loadConsignment(
     throw new PermanentError('EVENT_GONE', `event ${job.event} is no longer kept`);
   return {
     deliveryId: job.delivery,
-    eventId: job.event,
+    eventId: row.event_id,
     eventType: row.event_type,
     endpointId,
     url: row.url,

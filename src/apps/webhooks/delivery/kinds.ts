@@ -12,7 +12,6 @@ import { saveAttempt } from './attempt.ts';
 import { Breaker, type BreakerOptions } from './breaker.ts';
 import { type Consignment, type DeliveryJob, loadConsignment } from './consignment.ts';
 import { Gate } from './gate.ts';
-import { purgeKind, webhookQueue } from './purge.ts';
 import { retryAfterMs, scheduledDelayMs } from './retry.ts';
 import { signedHeaders } from './sign.ts';
 
@@ -23,8 +22,6 @@ export interface WebhookKindsOptions {
   readonly breaker?: BreakerOptions;
   /** Deliveries under way to one endpoint from this process. Make it a small part of the worker's slots. Default 5. */
   readonly perEndpoint?: number;
-  /** How long events and what is known about their deliveries are kept; see `purgeSchedule`. Default 30 days. */
-  readonly keepMs?: number;
   /** Default: the real one. */
   readonly network?: Network;
 }
@@ -52,13 +49,12 @@ export function webhookKinds(options: WebhookKindsOptions): readonly AnyKind[] {
     defineKind<DeliveryJob>({
       name: deliverKind,
       schema: payload,
-      queue: webhookQueue,
+      queue: 'webhooks',
       priority: 3,
       retry: { maxAttempts: 5 },
       scope: 'tenant',
       handler: (job, context) => courier.deliver(job, context),
     }),
-    purgeKind(options.database, options.keepMs),
   ];
 }
 

@@ -1,8 +1,7 @@
--- The tables of webhooks.
+-- The tables of webhooks. Events are those of `tallyman_events`, to which this part listens.
 --
 --   endpoints            who wants to be told of what, and how it has fared lately (the breaker)
 --   endpoint_secrets     what its deliveries are signed with; two of them for a time after a rotation
---   events               what happened: the outbox
 --   dispatches           one row for each event and endpoint it is sent to; its id is the delivery id
 --   webhook_deliveries   one row an attempt
 
@@ -24,6 +23,8 @@ create table tallyman_webhooks.endpoints (
   disabled_at timestamptz,
   disabled_reason text,
   created_at timestamptz not null default now(),
+  -- Gets events with greater ids: those that were written since it was made, or enabled again.
+  since bigint not null default tallyman_events.position(),
   -- The breaker, here so that a fleet shares it. failures: in a row. opened: times in a row it opened without a success.
   failures integer not null default 0,
   opened integer not null default 0,
@@ -44,41 +45,25 @@ create table tallyman_webhooks.endpoint_secrets (
 );
 create index endpoint_secrets_of_endpoint on tallyman_webhooks.endpoint_secrets (endpoint_id, id);
 
-create table tallyman_webhooks.events (
-  tenant_id text not null,
-  -- Sent as webhook-id, and a part of what is signed: no dot, since dots separate the parts.
-  id text not null check (id ~ '^[A-Za-z0-9_:-]{1,128}$'),
-  event_type text not null check (octet_length(event_type) between 1 and 128),
-  aggregate_type text not null check (octet_length(aggregate_type) between 1 and 128),
-  aggregate_id text not null check (octet_length(aggregate_id) between 1 and 512),
-  occurred_at timestamptz not null,
-  -- json, not jsonb: receivers get the payload as it was written, numbers of any size included.
-  payload json not null,
-  created_at timestamptz not null default now(),
-  primary key (tenant_id, id)
-);
-create index events_by_time on tallyman_webhooks.events (tenant_id, created_at);
-
 create table tallyman_webhooks.dispatches (
   id uuid primary key default gen_random_uuid(),
   tenant_id text not null,
-  event_id text not null,
+  event_id bigint not null references tallyman_events.events (id) on delete cascade,
   endpoint_id bigint not null references tallyman_webhooks.endpoints (id) on delete cascade,
   job_id bigint not null,
   -- Sent once more because a person asked for it.
   manual boolean not null default false,
   created_at timestamptz not null default now(),
-  succeeded_at timestamptz,
-  foreign key (tenant_id, event_id) references tallyman_webhooks.events (tenant_id, id) on delete cascade
+  succeeded_at timestamptz
 );
-create index dispatches_of_event on tallyman_webhooks.dispatches (tenant_id, event_id, endpoint_id);
+create index dispatches_of_event on tallyman_webhooks.dispatches (event_id, endpoint_id);
 create index dispatches_of_endpoint on tallyman_webhooks.dispatches (endpoint_id);
 
 create table tallyman_webhooks.webhook_deliveries (
   id bigint generated always as identity primary key,
   tenant_id text not null,
   delivery_id uuid not null references tallyman_webhooks.dispatches (id) on delete cascade,
-  event_id text not null,
+  event_id bigint not null,
   endpoint_id bigint not null,
   attempt integer not null,
   status text not null check (status in ('SUCCEEDED', 'FAILED')),
@@ -96,6 +81,5 @@ create index webhook_deliveries_of_endpoint on tallyman_webhooks.webhook_deliver
 
 select tallyman.isolate('tallyman_webhooks.endpoints');
 select tallyman.isolate('tallyman_webhooks.endpoint_secrets');
-select tallyman.isolate('tallyman_webhooks.events');
 select tallyman.isolate('tallyman_webhooks.dispatches');
 select tallyman.isolate('tallyman_webhooks.webhook_deliveries');

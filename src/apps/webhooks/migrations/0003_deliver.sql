@@ -38,20 +38,3 @@ language sql as $$
      set failures = 0, opened = 0, open_until = null, probing_until = null
    where e.id = p_endpoint and (e.failures > 0 or e.open_until is not null)
 $$;
-
--- Events that are old and of which nothing is under way, with their deliveries. Dead letters may be redriven: theirs stay.
-create function tallyman_webhooks.purge(p_keep interval, p_limit integer) returns integer
-language sql as $$
-  with old as (
-    select v.tenant_id, v.id from tallyman_webhooks.events v
-     where v.created_at < now() - p_keep
-       and not exists (select 1 from tallyman_webhooks.dispatches d
-                        where d.tenant_id = v.tenant_id and d.event_id = v.id
-                          and (exists (select 1 from tallyman.jobs j where j.id = d.job_id)
-                            or exists (select 1 from tallyman.dead_letters l where l.id = d.job_id)))
-     order by v.created_at limit p_limit for update skip locked
-  ), gone as (
-    delete from tallyman_webhooks.events v using old o where v.tenant_id = o.tenant_id and v.id = o.id returning 1
-  )
-  select count(*)::integer from gone
-$$;

@@ -8,6 +8,7 @@ import {
   startIntake,
   unreadableKind,
 } from '../../../../src/apps/rfid/intake/index.ts';
+import { eventsComponent } from '../../../../src/events/component.ts';
 import { driveReaders } from '../../../../src/simulate/drive.ts';
 import { Publisher } from '../../../../src/simulate/publisher.ts';
 import { deviceNames } from '../../../../src/simulate/readers.ts';
@@ -23,7 +24,7 @@ interface Plant extends Bundle {
 }
 
 async function plant(doors = 3): Promise<Plant> {
-  const bundle = await engine({ components: [iotComponent, rfidComponent] });
+  const bundle = await engine({ components: [eventsComponent, iotComponent, rfidComponent] });
   const mosquitto = await broker();
   await registerDoors(bundle.tallyman.database, deviceNames(doors));
   return {

@@ -11,6 +11,7 @@ import {
   startIntake,
 } from '../../../../src/apps/rfid/intake/index.ts';
 import { replayOf } from '../../../../src/apps/rfid/intake/replay.ts';
+import { eventsComponent } from '../../../../src/events/component.ts';
 import { basketTag } from '../../../../src/simulate/tags.ts';
 import { readExposition } from '../../../observability/exposition.ts';
 import { type Bundle, engine, until } from '../../../support/engine.ts';
@@ -19,7 +20,7 @@ import { type Bundle, engine, until } from '../../../support/engine.ts';
 async function plant(): Promise<
   Bundle & { start(options?: Partial<IntakeOptions>): Promise<RunningIntake> }
 > {
-  const bundle = await engine({ components: [iotComponent, rfidComponent] });
+  const bundle = await engine({ components: [eventsComponent, iotComponent, rfidComponent] });
   await registerDoors(bundle.tallyman.database, ['dock-1']);
   return {
     ...bundle,

@@ -1,0 +1,7 @@
+import type { Component } from '../engine/database/migrate.ts';
+
+/** Owns schema `tallyman_events`. */
+export const eventsComponent: Component = {
+  name: 'events',
+  folder: new URL('./migrations/', import.meta.url),
+};

@@ -1,0 +1,65 @@
+import type { Queryable } from '../engine/database/database.ts';
+import { requireWhole } from '../engine/jobs/kind.ts';
+import { EventCatalogue, type EventType } from './catalogue.ts';
+import { type Emitted, emit, emitMany, type NewEvent } from './emit.ts';
+import { purgeEvents } from './purge.ts';
+import { type EventFilter, type EventPage, readEvents } from './read.ts';
+import { engineEventTypes } from './types.ts';
+
+export interface EventsOptions {
+  /** Whose types users may not emit. Default: the engine's. */
+  readonly catalogue?: EventCatalogue;
+}
+
+/**
+ * Domain events, as users see them. Parts of the product call `emit` and `emitMany` of this folder with their own types.
+ *
+ * @example
+ * const events = new Events(tallyman.database);
+ * await tallyman.database.transaction(async (tx) => {
+ *   await tx.query('update pallets set bay = $1 where id = $2', ['B7', 'P-1']);
+ *   await events.emit(
+ *     { type: 'pallet.moved', aggregateType: 'pallet', aggregateId: 'P-1', payload: { bay: 'B7' } },
+ *     { tx },
+ *   );
+ * });
+ */
+export class Events {
+  readonly #on: Queryable;
+  readonly #catalogue: EventCatalogue;
+
+  constructor(on: Queryable, { catalogue = new EventCatalogue(engineEventTypes) }: EventsOptions = {}) {
+    this.#on = on;
+    this.#catalogue = catalogue;
+  }
+
+  get types(): readonly EventType[] {
+    return this.#catalogue.types;
+  }
+
+  /** Writes an event; with `tx` in that transaction. */
+  async emit(event: NewEvent, { tx }: { readonly tx?: Queryable } = {}): Promise<Emitted> {
+    this.#catalogue.requireFree(event.type);
+    return emit(tx ?? this.#on, event);
+  }
+
+  /** The same for many, in one statement. */
+  async emitMany(events: readonly NewEvent[], { tx }: { readonly tx?: Queryable } = {}): Promise<Emitted[]> {
+    for (const { type } of events) this.#catalogue.requireFree(type);
+    return emitMany(tx ?? this.#on, events);
+  }
+
+  /** Oldest first, from behind a cursor; none that commits late is missed. */
+  list(
+    filter: EventFilter = {},
+    { after = '0', limit = 50 }: { readonly after?: string; readonly limit?: number } = {},
+  ): Promise<EventPage> {
+    return readEvents(this.#on, after, filter, Math.min(Math.max(limit, 1), 1000));
+  }
+
+  /** Deletes what is older than this, unless a listener still needs it. Answers how many. */
+  async purge({ keepMs }: { readonly keepMs: number }): Promise<number> {
+    requireWhole(keepMs, 'keepMs', 0, Number.MAX_SAFE_INTEGER);
+    return purgeEvents(this.#on, keepMs);
+  }
+}

@@ -1,0 +1,41 @@
+import type { Database, Queryable } from '../engine/database/database.ts';
+import { defineKind, type Kind } from '../engine/jobs/kind.ts';
+import type { NewSchedule } from '../engine/schedules/schedules.ts';
+
+const kindName = 'events.purge';
+/** Events deleted in one statement, so that none holds locks for long. */
+const bite = 1000;
+const defaultKeepMs = 30 * 24 * 3_600_000;
+
+/** Every night; for `tallyman.schedules.upsert`, where a worker with `purgeEventsKind` runs. */
+export const purgeEventsSchedule: NewSchedule = {
+  name: kindName,
+  cron: '17 3 * * *',
+  kind: kindName,
+  payload: {},
+};
+
+export function purgeEventsKind(database: Database, keepMs = defaultKeepMs): Kind<unknown> {
+  return defineKind({
+    name: kindName,
+    queue: 'webhooks',
+    priority: 3,
+    scope: 'all',
+    acrossTenants: 'one age for the events of all tenants; takes nothing from its payload',
+    handler: () => purgeEvents(database, keepMs),
+  });
+}
+
+/** Answers how many events were deleted. */
+export async function purgeEvents(on: Queryable, keepMs: number): Promise<number> {
+  let gone = 0;
+  for (let after: string | null = '0'; after !== null; ) {
+    const found: { rows: { gone: number; last: string | null }[] } = await on.query(
+      `select * from tallyman_events.purge($1 * interval '1 millisecond', $2, $3)`,
+      [keepMs, after, bite],
+    );
+    gone += found.rows[0]?.gone ?? 0;
+    after = found.rows[0]?.last ?? null;
+  }
+  return gone;
+}

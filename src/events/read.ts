@@ -1,0 +1,82 @@
+import type { Queryable } from '../engine/database/database.ts';
+import { requireId } from '../engine/jobs/jobs.ts';
+
+export interface DomainEvent {
+  /** Its place among all events: the cursor of readers. */
+  readonly position: string;
+  /** What the outside knows it by, webhooks too. */
+  readonly id: string;
+  readonly tenantId: string;
+  readonly type: string;
+  readonly aggregateType: string;
+  readonly aggregateId: string;
+  readonly occurredAt: Date;
+  readonly createdAt: Date;
+  readonly payload: unknown;
+}
+
+export interface EventFilter {
+  /** Default: all tenants. */
+  readonly tenantId?: string;
+  /** `rfid.movement`, `rfid.*` */
+  readonly type?: string;
+  readonly aggregateType?: string;
+  readonly aggregateId?: string;
+}
+
+export interface EventPage {
+  /** Oldest first. */
+  readonly events: readonly DomainEvent[];
+  /** Give it as `after` to go on. It moves also where nothing fits the filter. */
+  readonly cursor: string;
+}
+
+/** So many events are looked at in one read, whether or not they fit the filter: no read takes long. */
+const mostScanned = 10_000;
+
+/**
+ * The events behind a cursor, oldest first; `0` is the beginning. Two statements: the second one must not be in a snapshot
+ * that is older than the first one's answer, see 0003_read.sql.
+ */
+export async function readEvents(
+  on: Queryable,
+  after: string,
+  filter: EventFilter = {},
+  limit = 50,
+): Promise<EventPage> {
+  requireId(after);
+  const { tenantId, type, aggregateType, aggregateId } = filter;
+  const reached = await on.query<{ end: string }>('select tallyman_events.reach($1, $2, $3) as end', [
+    after,
+    mostScanned,
+    tenantId ?? null,
+  ]);
+  const end = reached.rows[0]?.end ?? after;
+  const values: unknown[] = [after, end, limit];
+  const conditions = ['v.id > $1 and v.id <= $2'];
+  const where = (condition: string, value: unknown): void => {
+    if (value !== undefined) conditions.push(`${condition} $${values.push(value)}`);
+  };
+  // Only what is asked for: so each text has a plan of its own, by events_of_tenant or by the primary key.
+  where('v.tenant_id =', tenantId);
+  if (type?.endsWith('.*')) where('v.event_type ^@', type.slice(0, -1));
+  else where('v.event_type =', type);
+  where('v.aggregate_type =', aggregateType);
+  where('v.aggregate_id =', aggregateId);
+  const { rows } = await on.query<DomainEvent>(
+    `select v.id as position, tallyman_events.event_id(v.id, v.event_key) as id, v.tenant_id as "tenantId",
+            v.event_type as type, v.aggregate_type as "aggregateType", v.aggregate_id as "aggregateId",
+            v.occurred_at as "occurredAt", v.created_at as "createdAt", v.payload
+       from tallyman_events.events v
+      where ${conditions.join(' and ')}
+      order by ${tenantId === undefined ? '' : 'v.tenant_id, '}v.id limit $3`,
+    values,
+  );
+  return { events: rows, cursor: rows.length === limit ? (rows.at(-1)?.position ?? end) : end };
+}
+
+/** Where a reader begins that wants only what comes from now on. */
+export async function currentPosition(on: Queryable): Promise<string> {
+  const { rows } = await on.query<{ at: string }>('select tallyman_events.horizon() as at');
+  return rows[0]?.at ?? '0';
+}

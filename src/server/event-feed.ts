@@ -1,0 +1,111 @@
+import type { ServerResponse } from 'node:http';
+import type { Database } from '../engine/database/database.ts';
+import { messageOf } from '../engine/errors.ts';
+import { currentPosition, readEvents } from '../events/read.ts';
+import { eventJson } from './routes/events.ts';
+
+/** Between two looks, at least; a look that is slow makes the next one wait five times as long. */
+const pollMs = 250;
+/** Events of one tenant read in one look. */
+const batch = 100;
+/** A reader that has so much to take in gets no more until it has. */
+const enoughUnsent = 64 * 1024;
+
+interface Client {
+  readonly tenantId: string;
+  /** Undefined until it is known where it begins. */
+  cursor: string | undefined;
+}
+
+/**
+ * Sends events to the readers of the live stream, each from its own cursor: `id` is the position, so that a reader that
+ * reconnects with `Last-Event-ID` goes on where it was. Readers of a tenant that are at the same place share a look.
+ */
+export class EventFeed {
+  readonly #database: Database;
+  readonly #clients = new Map<ServerResponse, Client>();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  /** `lastEventId`: what the reader has seen. Without it, it gets what happens from now on. */
+  add(tenantId: string, response: ServerResponse, lastEventId: string | undefined): void {
+    const cursor = lastEventId !== undefined && /^\d{1,18}$/.test(lastEventId) ? lastEventId : undefined;
+    this.#clients.set(response, { tenantId, cursor });
+    this.#timer ??= setTimeout(() => void this.#poll(), 0);
+  }
+
+  remove(response: ServerResponse): void {
+    this.#clients.delete(response);
+  }
+
+  stop(): void {
+    this.#clients.clear();
+    clearTimeout(this.#timer);
+  }
+
+  async #poll(): Promise<void> {
+    const began = performance.now();
+    try {
+      await this.#look();
+    } catch (error) {
+      this.#database.logger.debug(
+        { error: messageOf(error) },
+        'the live stream could not read events; it tries again',
+      );
+    }
+    this.#timer =
+      this.#clients.size === 0
+        ? undefined
+        : setTimeout(() => void this.#poll(), Math.max(pollMs, (performance.now() - began) * 5));
+  }
+
+  async #look(): Promise<void> {
+    const end = await currentPosition(this.#database);
+    for (const [response, client] of this.#clients)
+      if (client.cursor === undefined) {
+        client.cursor = end;
+        // Without data: tells the reader where it is, so that it misses nothing if it reconnects before the first event.
+        response.write(`id: ${end}\n\n`);
+      }
+    for (const [{ tenantId, cursor }, readers] of this.#places(BigInt(end))) {
+      const page = await readEvents(this.#database, cursor, { tenantId }, batch);
+      const frames = page.events.map((event) => ({
+        position: event.position,
+        text: `id: ${event.position}\nevent: event\ndata: ${JSON.stringify(eventJson(event))}\n\n`,
+      }));
+      for (const response of readers) {
+        const client = this.#clients.get(response);
+        if (client) client.cursor = send(response, frames) ?? page.cursor;
+      }
+    }
+  }
+
+  /** Readers that are behind, by where they are. */
+  #places(end: bigint): Map<{ tenantId: string; cursor: string }, ServerResponse[]> {
+    const places = new Map<string, { tenantId: string; cursor: string }>();
+    const readers = new Map<{ tenantId: string; cursor: string }, ServerResponse[]>();
+    for (const [response, { tenantId, cursor }] of this.#clients) {
+      if (cursor === undefined || BigInt(cursor) >= end || response.writableLength > enoughUnsent) continue;
+      const key = `${cursor} ${tenantId}`;
+      const place = places.get(key) ?? { tenantId, cursor };
+      places.set(key, place);
+      readers.set(place, [...(readers.get(place) ?? []), response]);
+    }
+    return readers;
+  }
+}
+
+/** Undefined when all were sent; otherwise how far it came before the reader had enough. */
+function send(
+  response: ServerResponse,
+  frames: readonly { readonly position: string; readonly text: string }[],
+): string | undefined {
+  for (const { position, text } of frames) {
+    response.write(text);
+    if (response.writableLength > enoughUnsent) return position;
+  }
+  return undefined;
+}

@@ -1,0 +1,119 @@
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { EventFollower } from '../../src/events/follower.ts';
+import { until } from '../support/engine.ts';
+import { type EventScene, eventScene, moved } from './support.ts';
+
+/** A listener that keeps what it is told in a table, in the transaction that moves its cursor. */
+async function follower(scene: EventScene, more: { batch?: number; fail?: () => boolean } = {}) {
+  const { tallyman } = scene;
+  const started = new EventFollower({
+    database: tallyman.database,
+    listener: 'books',
+    pollMs: 20,
+    ...(more.batch && { batch: more.batch }),
+    handle: async (tx, { after, upTo }) => {
+      await tx.query(
+        `insert into told (position, aggregate)
+         select id, aggregate_id from tallyman_events.events where id > $1 and id <= $2 order by id`,
+        [after, upTo],
+      );
+      if (more.fail?.()) throw new Error('broken on purpose');
+    },
+  });
+  started.start();
+  onTestFinished(() => started.stop());
+  return started;
+}
+
+async function booksScene(): Promise<EventScene> {
+  const scene = await eventScene();
+  await scene.rows(
+    'create table told (n bigint generated always as identity, position bigint primary key, aggregate text)',
+  );
+  await scene.rows(`select tallyman_events.listen('books')`);
+  return scene;
+}
+
+const told = (scene: EventScene) =>
+  scene
+    .rows<{ aggregate: string }>('select aggregate from told order by n')
+    .then((rows) => rows.map((r) => r.aggregate));
+
+const names = (count: number) => Array.from({ length: count }, (_, n) => `P-${n}`);
+
+describe('a follower', () => {
+  it('gets every event once, in order, with several of them at work and batches that fail', async () => {
+    const scene = await booksScene();
+    let turns = 0;
+    const fail = () => {
+      turns += 1;
+      return turns === 3;
+    };
+    await Promise.all([
+      follower(scene, { batch: 50, fail }),
+      follower(scene, { batch: 70 }),
+      follower(scene),
+    ]);
+    for (let n = 0; n < 500; n += 100)
+      await scene.events.emitMany(
+        names(500)
+          .slice(n, n + 100)
+          .map((p) => moved(p)),
+      );
+    await until('all are told', async () => (await told(scene)).length >= 500);
+    expect(await told(scene)).toEqual(names(500));
+  });
+
+  it('begins where the listener was made, also if it starts much later', async () => {
+    const scene = await eventScene();
+    await scene.events.emit(moved('before'));
+    await scene.rows(
+      'create table told (n bigint generated always as identity, position bigint primary key, aggregate text)',
+    );
+    await scene.rows(`select tallyman_events.listen('books')`);
+    await scene.events.emit(moved('after'));
+    await follower(scene);
+    await until('it is told', async () => (await told(scene)).length > 0);
+    expect(await told(scene)).toEqual(['after']);
+  });
+
+  it('looks at once when it is given a hint', async () => {
+    const scene = await booksScene();
+    const { tallyman } = scene;
+    const seen: string[] = [];
+    const lazy = new EventFollower({
+      database: tallyman.database,
+      listener: 'books',
+      pollMs: 60_000,
+      handle: async (_, { upTo }) => void seen.push(upTo),
+    });
+    lazy.start();
+    onTestFinished(() => lazy.stop());
+    await until('it is idle', async () => true);
+    await scene.events.emit(moved('P-1'));
+    lazy.hint();
+    await until('it has looked', async () => seen.length === 1, 10_000);
+  });
+});
+
+describe('purging', () => {
+  it('deletes what is old, not before every listener has passed it, and not what one still needs', async () => {
+    const scene = await booksScene();
+    const { events, rows } = scene;
+    await events.emitMany(names(10).map((p) => moved(p)));
+    await rows(
+      `update tallyman_events.events set created_at = now() - interval '2 days' where aggregate_id <> 'P-9'`,
+    );
+    const keepMs = 86_400_000;
+    expect(await events.purge({ keepMs })).toBe(0);
+    await follower(scene);
+    await until('all are told', async () => (await told(scene)).length === 10);
+    await rows(`create function needed(bigint[]) returns bigint[] language sql as
+      $$ select array_agg(id) from tallyman_events.events where id = any ($1) and aggregate_id = 'P-4' $$`);
+    await rows(`select tallyman_events.listen('hoarder', 'needed(bigint[])')`);
+    expect(await events.purge({ keepMs })).toBe(8);
+    const left = (await events.list()).events.map(({ aggregateId }) => aggregateId);
+    expect(left).toEqual(['P-4', 'P-9']);
+    expect(await events.purge({ keepMs })).toBe(0);
+  });
+});
