@@ -4,8 +4,10 @@ import { loadConfig } from '../config/load.ts';
 import { Database } from '../engine/database/database.ts';
 import { examine, type Finding } from '../engine/database/doctor.ts';
 import { requireMigrated } from '../engine/database/migrate.ts';
+import { isOutOfStep } from '../engine/database/migration-errors.ts';
 import { examineJobs } from '../engine/jobs/check.ts';
 import { reachDatabase } from '../host/process/database.ts';
+import { withResetAdvice } from '../host/process/reset-advice.ts';
 import { exitCodes, explain, usage } from './exit.ts';
 import { examples, type JsonOption, wholeNumber, withJson } from './options.ts';
 import { show } from './output/print.ts';
@@ -94,6 +96,8 @@ function report(
   if (failed > 0) process.exitCode = exitCodes.unhealthy;
 }
 
+const isNotMigrated = (error: unknown): boolean => (error as { code?: string }).code === 'NOT_MIGRATED';
+
 /** A database that cannot be reached is a finding too, and the one a person calls the doctor for. */
 async function checkUp(
   look: (database: Database) => Promise<readonly Finding[]> = examine,
@@ -115,9 +119,9 @@ async function checkUp(
       where: reached.where,
       findings: [
         {
-          check: (error as { code?: string }).code === 'NOT_MIGRATED' ? 'migrations' : 'connection',
+          check: isNotMigrated(error) || isOutOfStep(error) ? 'migrations' : 'connection',
           level: 'fail',
-          message: explain(error).message,
+          message: explain(withResetAdvice(error, reached)).message,
         },
       ],
     };

@@ -14,6 +14,7 @@ import { addLanes } from './lanes.ts';
 import { addMigrate } from './migrate.ts';
 import { complain } from './output/print.ts';
 import { addQueues } from './queues.ts';
+import { addReset } from './reset.ts';
 import { addSchedules } from './schedules.ts';
 import { addServe } from './serve.ts';
 import { addSimulate } from './simulate.ts';
@@ -66,6 +67,7 @@ export function buildProgram(): Command {
   addTenants(program);
   addKeys(program);
   addMigrate(program);
+  addReset(program);
   addDoctor(program);
   addConfig(program);
   addSimulate(program);

@@ -11,6 +11,7 @@ import { version } from '../engine/version.ts';
 import { reachDatabase } from '../host/process/database.ts';
 import { createLogger } from '../host/process/logger.ts';
 import { openRuntime, type Runtime } from '../host/process/open.ts';
+import { withResetAdvice } from '../host/process/reset-advice.ts';
 import { loadSecretBox } from '../host/process/secrets.ts';
 import { onStopSignal } from '../host/process/signals.ts';
 import { Metrics } from '../observability/metrics.ts';
@@ -69,7 +70,9 @@ export async function runDemo(options: DemoOptions): Promise<{ summary: string; 
       await openRuntime(
         { ...config, 'database.url': reached.url },
         { logger, migrate: true, components, needs: components, applicationName: 'tallyman demo' },
-      ),
+      ).catch((error) => {
+        throw withResetAdvice(error, reached);
+      }),
       (it) => it.close(),
     );
     const { database } = runtime.tallyman;

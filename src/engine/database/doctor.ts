@@ -1,6 +1,7 @@
 import { messageOf } from '../errors.ts';
 import { type Database, oldestServer } from './database.ts';
 import { describePending, migrate } from './migrate.ts';
+import { isOutOfStep } from './migration-errors.ts';
 import { detectPooler } from './pooler.ts';
 
 export interface Finding {
@@ -27,6 +28,8 @@ export async function examine(database: Database): Promise<Finding[]> {
     try {
       findings.push({ check, ...(await judge(database)) });
     } catch (error) {
+      // The other checks would look at tables of another version.
+      if (isOutOfStep(error)) throw error;
       const advice = 'See the other findings; a missing schema or missing privileges explain most of these.';
       findings.push({ check, level: 'fail', message: `could not be examined: ${messageOf(error)}`, advice });
     }

@@ -2,6 +2,10 @@ import { messageOf, TallymanError } from '../errors.ts';
 import type { Change, ComponentFiles, Migration } from './component.ts';
 import { type AppliedMigration, migrationKey, type State } from './migration-state.ts';
 
+/** The database and this program are of different versions, and migrating does not help. */
+export const isOutOfStep = (error: unknown): error is TallymanError =>
+  error instanceof TallymanError && (error.code === 'MIGRATION_CHANGED' || error.code === 'DATABASE_TOO_NEW');
+
 /** Throws where a database was not made for this program, or by files that have changed since. */
 export function refuseForeign(components: readonly ComponentFiles[], state: State, release: string): void {
   const ours = new Map(
