@@ -3,12 +3,14 @@ import type { Config } from '../config/keys.ts';
 import { Database } from '../engine/database/database.ts';
 import { examine, type Finding } from '../engine/database/doctor.ts';
 import { requireMigrated } from '../engine/database/migrate.ts';
+import { isOutOfStep } from '../engine/database/migration-errors.ts';
 import { examineJobs } from '../engine/jobs/check.ts';
 import { explain } from '../host/cli/exit.ts';
 import { examples, type JsonOption, withJson } from '../host/cli/options.ts';
 import { reportFindings } from '../host/cli/report.ts';
 import { type CommandFrame, commandLogger } from '../host/cli/session.ts';
 import { reachDatabase } from '../host/process/database.ts';
+import { withResetAdvice } from '../host/process/reset-advice.ts';
 
 export function addDoctor(program: Command, frame: CommandFrame): void {
   const doctor = withJson(program.command('doctor'))
@@ -40,6 +42,8 @@ export function addDoctor(program: Command, frame: CommandFrame): void {
     });
 }
 
+const isNotMigrated = (error: unknown): boolean => (error as { code?: string }).code === 'NOT_MIGRATED';
+
 /** A database that cannot be reached is a finding too, and the one a person calls the doctor for. */
 async function checkUp(
   config: Config,
@@ -61,9 +65,9 @@ async function checkUp(
       where: reached.where,
       findings: [
         {
-          check: (error as { code?: string }).code === 'NOT_MIGRATED' ? 'migrations' : 'connection',
+          check: isNotMigrated(error) || isOutOfStep(error) ? 'migrations' : 'connection',
           level: 'fail',
-          message: explain(error).message,
+          message: explain(withResetAdvice(error, reached)).message,
         },
       ],
     };

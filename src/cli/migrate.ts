@@ -1,12 +1,13 @@
 import type { Command } from 'commander';
 import type { Config } from '../config/keys.ts';
 import { Database } from '../engine/database/database.ts';
-import { engineComponent, type MigrationReport, migrate } from '../engine/database/migrate.ts';
+import { type Change, countChanges, engineComponent, migrate } from '../engine/database/migrate.ts';
 import { examples, type JsonOption, withJson } from '../host/cli/options.ts';
 import { show } from '../host/cli/output/print.ts';
 import { count } from '../host/cli/output/text.ts';
 import { type CommandFrame, commandLogger } from '../host/cli/session.ts';
 import { reachDatabase } from '../host/process/database.ts';
+import { withResetAdvice } from '../host/process/reset-advice.ts';
 
 export function addMigrate(program: Command, frame: CommandFrame): void {
   withJson(program.command('migrate'))
@@ -18,18 +19,25 @@ export function addMigrate(program: Command, frame: CommandFrame): void {
       const report = await withDatabase(frame.loadConfig(), (database) =>
         migrate(database, { dryRun, components: [engineComponent, ...frame.components] }),
       );
-      const names = (list: MigrationReport['applied']) =>
-        list.map(({ component, name }) => `${component}/${name}`);
-      const applied = names(report.applied);
-      const pending = names(report.pending);
-      show(options.json, { applied, pending, current: report.current }, () => {
-        const list = dryRun ? pending : applied;
+      const applied = report.applied.map(nameOf);
+      const pending = report.pending.map(nameOf);
+      const list = dryRun ? report.pending : report.applied;
+      const breaking = list.filter(isBreaking).map(nameOf);
+      show(options.json, { applied, pending, breaking, current: report.current }, () => {
         if (list.length === 0) return `The database is up to date (${count(report.current, 'migration')}).`;
-        const head = dryRun ? 'Would apply' : 'Applied';
-        return [`${head} ${count(list.length, 'migration')}:`, ...list.map((name) => `  ${name}`)].join('\n');
+        const head = `${dryRun ? 'Would apply' : 'Applied'} ${countChanges(list)}:`;
+        const lines = list.map((change) => `  ${nameOf(change)}${isBreaking(change) ? '  (breaking)' : ''}`);
+        return [head, ...lines, ...(breaking.length > 0 ? [breakingAdvice(dryRun)] : [])].join('\n');
       });
     });
 }
+
+const nameOf = ({ component, name }: Change): string => `${component}/${name}`;
+const isBreaking = (change: Change): boolean => change.type === 'migration' && change.breaking;
+const breakingAdvice = (dryRun: boolean): string =>
+  dryRun
+    ? '\nBreaking: programs of older versions cannot work with the database afterwards. Make a backup and stop them first.'
+    : '\nBreaking: programs of older versions no longer start. Stop those that still run, and update them.';
 
 /** Connections alone, whatever state the database is in. */
 export async function withDatabase<T>(config: Config, work: (database: Database) => Promise<T>): Promise<T> {
@@ -42,7 +50,11 @@ export async function withDatabase<T>(config: Config, work: (database: Database)
       logger,
       applicationName: 'tallyman cli',
     });
-    return await work(database).finally(() => database.close());
+    return await work(database)
+      .catch((error) => {
+        throw withResetAdvice(error, reached);
+      })
+      .finally(() => database.close());
   } finally {
     await reached.close();
   }

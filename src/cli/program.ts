@@ -1,9 +1,9 @@
 import { Command, CommanderError } from 'commander';
+import { version } from '../engine/version.ts';
 import type { App } from '../host/app.ts';
 import { exitCodeHelp, exitCodes, explain } from '../host/cli/exit.ts';
 import { complain } from '../host/cli/output/print.ts';
 import { commandFrame } from '../host/cli/session.ts';
-import { version } from '../host/version.ts';
 import { addConfig } from './config.ts';
 import { addDeadLetters } from './dead-letters.ts';
 import { addDoctor } from './doctor.ts';
@@ -13,6 +13,7 @@ import { addKeys } from './keys.ts';
 import { addLanes } from './lanes.ts';
 import { addMigrate } from './migrate.ts';
 import { addQueues } from './queues.ts';
+import { addReset } from './reset.ts';
 import { addSchedules } from './schedules.ts';
 import { addServe } from './serve.ts';
 import { addTenants } from './tenants.ts';
@@ -53,7 +54,7 @@ export function buildProgram(apps: readonly App[]): Command {
   const frame = commandFrame(apps);
   for (const add of [addJobs, addDeadLetters, addLanes, addQueues, addSchedules, addEvents])
     add(program, frame);
-  for (const add of [addServe, addWorker, addTenants, addKeys, addMigrate, addDoctor, addConfig])
+  for (const add of [addServe, addWorker, addTenants, addKeys, addMigrate, addReset, addDoctor, addConfig])
     add(program, frame);
   for (const app of apps) app.commands?.(program, commandFrame(apps, app));
   program.addHelpText(

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { TallymanError } from '../engine/errors.ts';
+import { version } from '../engine/version.ts';
 import { exitCodes } from '../host/cli/exit.ts';
 import { examples, wholeNumber } from '../host/cli/options.ts';
 import { complain } from '../host/cli/output/print.ts';
@@ -7,7 +8,6 @@ import type { CommandFrame } from '../host/cli/session.ts';
 import { partNames, partsOf } from '../host/parts.ts';
 import { createLogger } from '../host/process/logger.ts';
 import { onStopSignal } from '../host/process/signals.ts';
-import { version } from '../host/version.ts';
 import { loadKinds } from './worker.ts';
 
 interface ServeCommandOptions {

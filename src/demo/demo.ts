@@ -5,6 +5,7 @@ import { registerDoors, startIntake } from '../apps/rfid/intake/index.ts';
 import type { Config } from '../config/keys.ts';
 import { messageOf, TallymanError } from '../engine/errors.ts';
 import type { Logger } from '../engine/logger.ts';
+import { version } from '../engine/version.ts';
 import { apps } from '../host/apps.ts';
 import { print } from '../host/cli/output/print.ts';
 import { componentsOf } from '../host/components.ts';
@@ -12,9 +13,9 @@ import { loadConfig } from '../host/config.ts';
 import { reachDatabase } from '../host/process/database.ts';
 import { createLogger } from '../host/process/logger.ts';
 import { openRuntime, type Runtime } from '../host/process/open.ts';
+import { withResetAdvice } from '../host/process/reset-advice.ts';
 import { loadSecretBox } from '../host/process/secrets.ts';
 import { onStopSignal } from '../host/process/signals.ts';
-import { version } from '../host/version.ts';
 import { Metrics } from '../observability/metrics.ts';
 import { type RunningServer, startServer } from '../server/server.ts';
 import { driveReaders } from '../simulate/drive.ts';
@@ -71,7 +72,9 @@ export async function runDemo(options: DemoOptions): Promise<{ summary: string; 
       await openRuntime(
         { ...config, 'database.url': reached.url },
         { logger, migrate: true, components, needs: components, applicationName: 'tallyman demo' },
-      ),
+      ).catch((error) => {
+        throw withResetAdvice(error, reached);
+      }),
       (it) => it.close(),
     );
     const { database } = runtime.tallyman;

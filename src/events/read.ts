@@ -36,7 +36,7 @@ const mostScanned = 10_000;
 
 /**
  * The events behind a cursor, oldest first; `0` is the beginning. Two statements: the second one must not be in a snapshot
- * that is older than the first one's answer, see 0003_read.sql.
+ * that is older than the first one's answer, see functions/read.sql.
  */
 export async function readEvents(
   on: Queryable,

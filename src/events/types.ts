@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { defineEventType } from './catalogue.ts';
 
-/** What the engine's own events look like; 0004_engine.sql writes them. */
+/** What the engine's own events look like; functions/engine.sql writes them. */
 export const engineEventTypes = [
   defineEventType({
     type: 'job.dead_letter',

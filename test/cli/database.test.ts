@@ -21,15 +21,68 @@ test('migrate: dry run, the real thing, and again', async () => {
   const cli = cliOn(await empty());
   const dry = await cli('migrate', '--dry-run');
   expect(dry).toMatchObject({ code: 0, stderr: '' });
-  expect(dry.stdout).toMatch(/^Would apply \d+ migrations:\n {2}engine\/0001_tables\n/);
+  expect(dry.stdout).toMatch(
+    /^Would apply \d+ migrations and \d+ function files:\n {2}engine\/0001_tables\n(?:.*\n)*? {2}engine\/functions\/claim\n/,
+  );
   const pending = JSON.parse((await cli('migrate', '--dry-run', '--json')).stdout);
-  expect(pending).toMatchObject({ applied: [], current: 0 });
+  expect(pending).toMatchObject({ applied: [], breaking: [], current: 0 });
   expect(pending.pending[0]).toBe('engine/0001_tables');
   // Still nothing there: the dry run wrote nothing.
   expect((await cli('jobs', 'list')).code).toBe(4);
-  expect((await cli('migrate')).stdout).toMatch(/^Applied \d+ migrations:\n {2}engine\/0001_tables\n/);
+  expect((await cli('migrate')).stdout).toMatch(
+    /^Applied \d+ migrations and \d+ function files:\n {2}engine\/0001_tables\n/,
+  );
   expect((await cli('migrate')).stdout).toMatch(/^The database is up to date \(\d+ migrations\)\.\n$/);
   expect((await cli('jobs', 'list')).stdout).toBe('No jobs.\n');
+});
+
+test('migrate: functions of another text are pending until they are replaced', async () => {
+  const url = await empty();
+  const cli = cliOn(url);
+  await cli('migrate');
+  await sql(url, `update tallyman.functions set checksum = 'other' where name = 'functions/claim'`);
+  const refused = await cli('jobs', 'list');
+  expect(complaint(refused)).toContain(
+    'The database lacks 1 function file, first "engine/functions/claim". Run: tallyman migrate',
+  );
+  expect(refused.code).toBe(4);
+  expect((await cli('doctor')).stdout).toMatch(
+    /fail {2}migrations: .*functions\/claim.*\n {6}→ Run: tallyman migrate/,
+  );
+  expect((await cli('migrate', '--dry-run')).stdout).toBe(
+    'Would apply 1 function file:\n  engine/functions/claim\n',
+  );
+  expect((await cli('migrate')).stdout).toBe('Applied 1 function file:\n  engine/functions/claim\n');
+  expect((await cli('jobs', 'list')).code).toBe(0);
+});
+
+test('MIGRATION_CHANGED and DATABASE_TOO_NEW: exit code 4, and no word of reset outside of the embedded database', async () => {
+  const url = await empty();
+  const cli = cliOn(url);
+  await cli('migrate');
+  await sql(
+    url,
+    `insert into tallyman.migrations (component, version, name, checksum, breaking, release)
+     values ('engine', 9999, '9999_other', '', true, '99.0.0')`,
+  );
+  const older = await cli('migrate', '--dry-run');
+  expect(complaint(older)).toMatch(
+    /breaking migration "engine\/9999_other".*Update this program to 99\.0\.0 or later/,
+  );
+  expect(older.code).toBe(4);
+  await sql(
+    url,
+    `update tallyman.migrations set checksum = 'other' where version = 1 and component = 'engine'`,
+  );
+  const changed = await cli('jobs', 'list');
+  expect(complaint(changed)).toMatch(
+    /^error: Migration "engine\/0001_tables" was applied .* with other contents/,
+  );
+  expect(changed.stderr).not.toContain('tallyman reset');
+  expect(changed.code).toBe(4);
+  const doctor = await cli('doctor', '--json');
+  expect(doctor.code).toBe(5);
+  expect(JSON.parse(doctor.stdout).findings).toMatchObject([{ check: 'migrations', level: 'fail' }]);
 });
 
 test('a database that is not migrated: every command says what to do', async () => {
@@ -155,7 +208,7 @@ test('a user without privileges', async () => {
   expect(complaint(closed)).toContain('The database user may not do this: permission denied');
   expect(closed.code).toBe(4);
   await fresh.database.query(
-    `grant usage on schema tallyman to ${role}; grant select on tallyman.migrations to ${role}`,
+    `grant usage on schema tallyman to ${role}; grant select on tallyman.migrations, tallyman.functions to ${role}`,
   );
   onTestFinished(async () => {
     await fresh.database.query(`drop owned by ${role}`);

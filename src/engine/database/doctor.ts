@@ -1,6 +1,7 @@
 import { messageOf } from '../errors.ts';
 import { type Database, oldestServer } from './database.ts';
-import { migrate } from './migrate.ts';
+import { describePending, migrate } from './migrate.ts';
+import { isOutOfStep } from './migration-errors.ts';
 import { detectPooler } from './pooler.ts';
 
 export interface Finding {
@@ -27,6 +28,8 @@ export async function examine(database: Database): Promise<Finding[]> {
     try {
       findings.push({ check, ...(await judge(database)) });
     } catch (error) {
+      // The other checks would look at tables of another version.
+      if (isOutOfStep(error)) throw error;
       const advice = 'See the other findings; a missing schema or missing privileges explain most of these.';
       findings.push({ check, level: 'fail', message: `could not be examined: ${messageOf(error)}`, advice });
     }
@@ -65,10 +68,7 @@ async function serverVersion(database: Database): Promise<Verdict> {
 async function migrations(database: Database): Promise<Verdict> {
   const { pending, current } = await migrate(database, { dryRun: true });
   if (pending.length === 0) return ok(`all ${current} migrations are applied`);
-  return fail(
-    `${pending.length} migration(s) are missing, first "${pending[0]?.name}"`,
-    'Run: tallyman migrate',
-  );
+  return fail(describePending(pending), 'Run: tallyman migrate');
 }
 
 async function writable(database: Database): Promise<Verdict> {

@@ -1,6 +1,6 @@
 /**
  * One tenant's rows and no others: statements run under the role `tallyman_tenant`, with the tenant's name in the
- * transaction, and row-level security does the rest (0007_tenants.sql). HTTP requests and handlers both work this way.
+ * transaction, and row-level security does the rest (migrations/0002_tenants.sql). HTTP requests and handlers both work this way.
  */
 import { createHash } from 'node:crypto';
 import pg from 'pg';

@@ -7,6 +7,7 @@ import { Tallyman } from '../../engine/tallyman.ts';
 import type { Wakeup } from '../../engine/wakeups/wakeup.ts';
 import { type ReachedDatabase, reachDatabase } from './database.ts';
 import type { EmbeddedWish } from './embedded.ts';
+import { withResetAdvice } from './reset-advice.ts';
 
 export interface RuntimeOptions {
   readonly logger: Logger;
@@ -85,7 +86,7 @@ export async function openRuntime(config: Config, options: RuntimeOptions): Prom
   } catch (error) {
     await laneLock?.stop();
     await reached.close();
-    throw error;
+    throw withResetAdvice(error, reached);
   }
 }
 

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { chown, copyFile, mkdir, mkdtemp, readdir, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { messageOf, TallymanError } from '../../errors.ts';
@@ -52,6 +53,17 @@ export async function ensureCluster(area: Area, binaries: Binaries): Promise<voi
   } finally {
     await rm(draft, { recursive: true, force: true });
   }
+}
+
+/**
+ * Deletes the cluster. It loses its name first: a process that is killed meanwhile leaves a folder that the next start
+ * removes, never half of a cluster under its final name. The caller owns the area, and no server runs in it.
+ */
+export async function removeCluster(area: Area): Promise<void> {
+  const doomed = join(area.folder, `${DRAFT}${randomBytes(6).toString('hex')}`);
+  await rename(area.data, doomed);
+  await syncFolder(area.folder);
+  await rm(doomed, { recursive: true, force: true, maxRetries: 3 });
 }
 
 async function initdb(area: Area, binaries: Binaries, data: string, password: string): Promise<void> {

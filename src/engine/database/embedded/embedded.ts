@@ -46,7 +46,7 @@ export interface EmbeddedPostgres {
   restart(): Promise<void>;
 }
 
-const DEFAULT_SYSTEM_DIR = '/var/lib/tallyman';
+export const DEFAULT_SYSTEM_DIR = '/var/lib/tallyman';
 /** How often a port that was free a moment ago may turn out to be taken. */
 const PORT_TRIES = 5;
 const ENDING: ReadonlySet<NodeJS.Signals> = new Set(['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGABRT', 'SIGKILL']);

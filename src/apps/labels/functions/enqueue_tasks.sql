@@ -1,0 +1,35 @@
+-- From a change to tasks, in the transaction that makes the change.
+--
+-- One task a label, in lane `label:{MAC}`, in the order given; each page remembers the task it waits for.
+-- The caller has the labels locked, in the order of their MACs; enqueue_full locks the lanes in the same order before a
+-- number is drawn. So within a label the order of tasks is the order of commits.
+-- tasks: [{label, mac, latest, resync, pages: [1, ...], payload}]
+create or replace function labels.enqueue_tasks(p_tenant text, p_tasks json, p_correlation text) returns bigint[]
+language plpgsql as $$
+declare
+  v_attempts smallint := (select k.max_attempts from tallyman.kinds k where k.name = 'labels.push');
+  v_ids bigint[];
+begin
+  select array_agg(f.id order by f.n) into v_ids
+    from tallyman.enqueue_full(
+      array['labels'], array[2::smallint],
+      (select json_agg(json_build_object(
+                's', 1, 'k', 'labels.push', 'p', t.task -> 'payload', 'm', v_attempts, 't', p_tenant,
+                'l', 'label:' || (t.task ->> 'mac'), 'b', 'skip', 'o', (t.task ->> 'latest')::boolean,
+                'c', p_correlation) order by t.n)
+         from json_array_elements(p_tasks) with ordinality as t (task, n)),
+      true) with ordinality as f (id, existing, n);
+  -- In order, as everybody else who holds several pages takes them.
+  perform 1 from labels.pages g
+    where g.label_id in (select (t.task ->> 'label')::bigint from json_array_elements(p_tasks) t (task))
+    order by g.label_id, g.page for no key update;
+  update labels.pages g
+     set wanted_job = w.job, wanted_at = clock_timestamp(), state = 'waiting', error = null, ask_at = null,
+         resync_job = case when w.resync then w.job else g.resync_job end
+    from (select (t.task ->> 'label')::bigint as label_id, p.page::smallint as page, v_ids[t.n] as job,
+                 (t.task ->> 'resync')::boolean as resync
+            from json_array_elements(p_tasks) with ordinality as t (task, n),
+                 json_array_elements_text(t.task -> 'pages') as p (page)) w
+   where g.label_id = w.label_id and g.page = w.page;
+  return v_ids;
+end $$;

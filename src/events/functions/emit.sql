@@ -1,0 +1,105 @@
+-- Writing events. docs/decisions/0017-events.md says how readers miss none of them.
+
+-- The id last drawn. Not a part of any snapshot: it is what it is now.
+create or replace function tallyman_events.position() returns bigint
+language sql volatile as $$
+  select pg_sequence_last_value('tallyman_events.event_ids'::regclass)
+$$;
+
+-- What the outside knows an event by: the id its emitter gave, or one made of ours.
+create or replace function tallyman_events.event_id(p_id bigint, p_key text) returns text
+language sql immutable parallel safe as $$
+  select coalesce(p_key, 'evt_' || p_id)
+$$;
+
+-- The events that have this outward id: one for each tenant that chose it. Relies on events_by_key.
+create or replace function tallyman_events.ids_of(p_event_id text) returns bigint[]
+language sql stable as $$
+  select case when p_event_id ~ '^evt_[0-9]{1,18}$' then array[substr(p_event_id, 5)::bigint]
+              else array(select v.id from tallyman_events.events v where v.event_key = p_event_id) end
+$$;
+
+-- Announces that this transaction is about to draw ids: a shared lock whose key carries an id below all of them, held until
+-- it ends. Once a transaction: a lock for each event would fill the lock table. The setting ends with the transaction, and with
+-- the savepoint in which the lock was taken, as the lock does.
+create or replace function tallyman_events.announce() returns void
+language plpgsql volatile as $$
+declare
+  v_xid constant text := pg_current_xact_id()::text;
+begin
+  if current_setting('tallyman.emitting', true) is distinct from v_xid then
+    perform pg_advisory_xact_lock_shared((29797::bigint << 48) | tallyman_events.position());
+    perform set_config('tallyman.emitting', v_xid, true);
+  end if;
+end $$;
+
+-- Writes events, one for each place of the arrays, in one statement. Returns their ids in that order; null where there was an
+-- event of that key already, and nothing was done. Ids are drawn here: an emitter that holds the row of what it happened
+-- to gives its events the order in which they happened.
+create or replace function tallyman_events.emit_many(
+  event_types text[], aggregate_types text[], aggregate_ids text[], payloads json[], tenant_ids text[],
+  event_keys text[] default null, occurred_at timestamptz[] default null
+) returns bigint[]
+language plpgsql as $$
+declare
+  v_limit integer := coalesce(nullif(current_setting('tallyman.max_payload_bytes', true), ''), '1048576')::integer;
+  v_largest integer;
+  v_ids bigint[];
+  v_written bigint[];
+begin
+  if coalesce(cardinality(event_types), 0) = 0 then
+    return '{}';
+  end if;
+  select max(octet_length(p::text)) into v_largest from unnest(payloads) p;
+  if v_largest > v_limit then
+    raise exception 'payload of % bytes is over the limit of %', v_largest, v_limit
+      using errcode = 'TM003', hint = 'Store it elsewhere and pass a reference, or raise tallyman.max_payload_bytes.';
+  end if;
+  perform tallyman_events.announce();
+  v_ids := array(select nextval('tallyman_events.event_ids') from generate_series(1, cardinality(event_types)));
+  if event_keys is null then
+    insert into tallyman_events.events
+      (id, event_type, aggregate_type, aggregate_id, payload, tenant_id, occurred_at)
+    select n.id, n.event_type, n.aggregate_type, n.aggregate_id, coalesce(n.payload, 'null'), n.tenant_id,
+           coalesce(n.occurred_at, now())
+      from unnest(v_ids, event_types, aggregate_types, aggregate_ids, payloads, tenant_ids, emit_many.occurred_at)
+        as n (id, event_type, aggregate_type, aggregate_id, payload, tenant_id, occurred_at);
+    return v_ids;
+  end if;
+  -- In the order of keys: two transactions that write the same ones wait for each other, not in a circle.
+  with written as (
+    insert into tallyman_events.events
+      (id, event_type, aggregate_type, aggregate_id, payload, tenant_id, event_key, occurred_at)
+    select n.id, n.event_type, n.aggregate_type, n.aggregate_id, coalesce(n.payload, 'null'), n.tenant_id, n.event_key,
+           coalesce(n.occurred_at, now())
+      from unnest(v_ids, event_types, aggregate_types, aggregate_ids, payloads, tenant_ids, event_keys,
+                  emit_many.occurred_at)
+        as n (id, event_type, aggregate_type, aggregate_id, payload, tenant_id, event_key, occurred_at)
+     order by n.event_key collate "C", n.tenant_id collate "C", n.id
+    on conflict (event_key, tenant_id) where event_key is not null do nothing
+    returning id
+  )
+  select array_agg(w.id) into v_written from written w;
+  return array(select case when i.id = any (v_written) then i.id end
+                 from unnest(v_ids) with ordinality as i (id, n) order by i.n);
+end $$;
+
+-- One event; for other languages and for triggers. Returns its id as the outside knows it; null when there was an event of
+-- this id already, and nothing was done.
+create or replace function tallyman_events.emit(
+  event_type text,
+  aggregate_type text,
+  aggregate_id text,
+  payload json default '{}',
+  tenant_id text default 'default',
+  event_id text default null,
+  occurred_at timestamptz default now()
+) returns text
+language plpgsql as $$
+declare
+  v_ids bigint[] := tallyman_events.emit_many(
+    array[event_type], array[aggregate_type], array[aggregate_id], array[payload], array[tenant_id],
+    case when event_id is not null then array[event_id] end, array[occurred_at]);
+begin
+  return case when v_ids[1] is not null then tallyman_events.event_id(v_ids[1], event_id) end;
+end $$;

@@ -1,0 +1,85 @@
+-- Reading events in the order of their ids, and missing none that commits late.
+
+-- Up to here the events are complete: every transaction that drew a smaller id has ended.
+--
+-- The order of the two looks is what makes it true. A transaction that holds the lock has ids above the number in its key.
+-- One that takes the lock after the second look draws its ids after the first. One that held it before has ended, and
+-- whatever it wrote is visible to the next statement, but not to this one: read the events in a statement of their own.
+create or replace function tallyman_events.horizon() returns bigint
+language plpgsql volatile as $$
+declare
+  v_last constant bigint := tallyman_events.position();
+begin
+  return least(v_last, (
+    select min((l.classid::bigint & 65535) << 32 | l.objid::bigint) from pg_locks l
+     where l.locktype = 'advisory' and l.objsubid = 1 and l.classid::bigint >> 16 = 29797
+       and l.database = (select d.oid from pg_database d where d.datname = current_database())));
+end $$;
+
+-- Where a read that begins behind p_after ends: at the horizon, or after p_most events. The next statement may read all events
+-- in between. p_tenant null counts those of all tenants. Relies on events_of_tenant and the primary key.
+create or replace function tallyman_events.reach(p_after bigint, p_most integer, p_tenant text default null) returns bigint
+language plpgsql volatile as $$
+declare
+  v_horizon bigint;
+  v_end bigint;
+begin
+  -- A snapshot from before the horizon may lack what the horizon promises.
+  if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+    raise exception 'events are read in transactions that are READ COMMITTED, not %',
+      upper(current_setting('transaction_isolation')) using errcode = 'TM002';
+  end if;
+  v_horizon := tallyman_events.horizon();
+  if p_tenant is null then
+    select v.id into v_end from tallyman_events.events v
+     where v.id > p_after and v.id <= v_horizon order by v.id offset p_most - 1 limit 1;
+  else
+    select v.id into v_end from tallyman_events.events v
+     where v.tenant_id = p_tenant and v.id > p_after and v.id <= v_horizon
+     order by v.tenant_id, v.id offset p_most - 1 limit 1;
+  end if;
+  return coalesce(v_end, greatest(p_after, v_horizon));
+end $$;
+
+-- Makes a listener that follows from now on. Does nothing where it is there already.
+create or replace function tallyman_events.listen(p_name text, p_needs regprocedure default null) returns void
+language sql as $$
+  insert into tallyman_events.listeners (name, cursor, needs) values (p_name, tallyman_events.horizon(), p_needs)
+  on conflict (name) do nothing
+$$;
+
+-- Whether there may be something behind the listener's cursor: one look into the primary key.
+create or replace function tallyman_events.has_news(p_listener text) returns boolean
+language sql stable as $$
+  select exists (select 1 from tallyman_events.events v
+                  where v.id > (select l.cursor from tallyman_events.listeners l where l.name = p_listener))
+$$;
+
+-- Deletes events that are old, unless a listener has not passed them or still needs them. Looks at p_limit events behind
+-- p_after; `last` is where the next call goes on, null at the end of what is old.
+create or replace function tallyman_events.purge(p_keep interval, p_after bigint, p_limit integer)
+returns table (gone integer, last bigint)
+language plpgsql as $$
+declare
+  v_passed bigint;
+  v_ids bigint[];
+  v_seen integer;
+  v_needed bigint[];
+  v_listener record;
+begin
+  select least(min(l.cursor), tallyman_events.horizon()) into v_passed from tallyman_events.listeners l;
+  select array_agg(o.id order by o.id) filter (where o.is_old), count(*), max(o.id) filter (where o.is_old)
+    into v_ids, v_seen, last
+    from (select v.id, v.created_at < now() - p_keep as is_old from tallyman_events.events v
+           where v.id > p_after and v.id <= v_passed order by v.id limit p_limit) o;
+  if v_seen < p_limit or last is distinct from v_ids[v_seen] then
+    last := null;
+  end if;
+  for v_listener in select l.needs from tallyman_events.listeners l where l.needs is not null loop
+    execute format('select %s($1)', v_listener.needs::regproc) into v_needed using v_ids;
+    v_ids := array(select i from unnest(v_ids) i where i <> all (coalesce(v_needed, '{}')));
+  end loop;
+  delete from tallyman_events.events v where v.id = any (v_ids);
+  get diagnostics gone = row_count;
+  return next;
+end $$;
