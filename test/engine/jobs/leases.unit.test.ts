@@ -1,8 +1,8 @@
 import { EventEmitter } from 'node:events';
 import { expect, test } from 'vitest';
-import { Claim, ClaimedJob } from '../../../../src/engine/jobs/claim.ts';
-import type { WorkerEvents } from '../../../../src/engine/jobs/events.ts';
-import { Leases } from '../../../../src/engine/jobs/leases.ts';
+import { Claim, ClaimedJob } from '../../../src/engine/jobs/claim.ts';
+import type { WorkerEvents } from '../../../src/engine/jobs/events.ts';
+import { Leases } from '../../../src/engine/jobs/leases.ts';
 
 function held(token: string, id: string, pos: string) {
   const claim = new Claim(token, 1, 'q', 2);
