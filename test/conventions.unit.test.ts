@@ -63,3 +63,9 @@ describe('unit tests need nothing but Node', () => {
     await expect(client.connect()).rejects.toThrow('a unit test opened a connection');
   });
 });
+
+test('random numbers come from a seed, which a test that fails prints', () => {
+  const unseeded = ['Math', 'random'].join('.');
+  const files = globSync('test/**/*.ts', { cwd: root });
+  expect(files.filter((path) => readFileSync(join(root, path), 'utf8').includes(unseeded))).toEqual([]);
+});
