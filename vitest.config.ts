@@ -1,7 +1,25 @@
 import { defineConfig } from 'vitest/config';
 
-/** Layers: `npm run test:unit` runs the first (nothing but Node), `npm test` both. The name of a file decides. */
+/*
+ * Layers; the name of a file decides. They run in the order of their names: the longest tests start first, so that none of
+ * them is left to run alone at the end.
+ *
+ *   chaos     kills, pauses and cuts off what works, on a server that writes to disk as in production
+ *   services  needs PostgreSQL, a broker or another process
+ *   unit      needs nothing but Node: `npm run test:unit`
+ */
 const unit = 'test/**/*.unit.test.ts';
+const chaos = [
+  'test/chaos/**/*.test.ts',
+  'test/engine/liveness/**/*.test.ts',
+  'test/**/killed.test.ts',
+  'test/**/*-crash.test.ts',
+];
+const withPostgres = {
+  globalSetup: ['test/support/global-setup.ts'],
+  testTimeout: 120_000,
+  hookTimeout: 120_000,
+};
 
 export default defineConfig({
   test: {
@@ -24,12 +42,11 @@ export default defineConfig({
         test: {
           name: 'services',
           include: ['test/**/*.test.ts'],
-          exclude: [unit],
-          globalSetup: ['test/support/global-setup.ts'],
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
+          exclude: [unit, ...chaos],
+          ...withPostgres,
         },
       },
+      { extends: true, test: { name: 'chaos', include: chaos, exclude: [unit], ...withPostgres } },
     ],
   },
 });
