@@ -15,15 +15,14 @@ const chaos = [
   'test/**/killed.test.ts',
   'test/**/*-crash.test.ts',
 ];
-const withPostgres = {
-  globalSetup: ['test/support/global-setup.ts'],
-  testTimeout: 120_000,
-  hookTimeout: 120_000,
-};
+const withPostgres = { globalSetup: ['test/support/global-setup.ts'] };
 
 export default defineConfig({
   test: {
     expect: { poll: { timeout: 30_000 } },
+    // For what hangs, not for what is slow: on a busy machine a test may get a hundredth of a core.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     pool: 'forks',
     maxWorkers: 2,
     projects: [
@@ -33,8 +32,6 @@ export default defineConfig({
           name: 'unit',
           include: [unit],
           setupFiles: ['test/support/unit-guard.ts'],
-          testTimeout: 20_000,
-          hookTimeout: 20_000,
         },
       },
       {
