@@ -2,9 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { natsWakeup } from '../../src/engine/wakeups/nats.ts';
 import { rabbitmqWakeup } from '../../src/engine/wakeups/rabbitmq.ts';
-import { amiss, chance, drained, expectFinishedOnce, Fleet, scene } from '../support/chaos.ts';
+import { amiss, drained, expectFinishedOnce, Fleet, scene } from '../support/chaos.ts';
 import { LaneWriter, laneNames, load } from '../support/chaos-writers.ts';
 import { until } from '../support/engine.ts';
+import { seededRandom } from '../support/seeded-random.ts';
 import { privateNats } from '../support/services/nats.ts';
 import { privateRabbitmq } from '../support/services/rabbitmq.ts';
 
@@ -33,7 +34,7 @@ describe.each(brokers)(
     test('everything is done by polling meanwhile, and hints flow again afterwards', {
       timeout: 180_000,
     }, async () => {
-      const random = chance();
+      const random = seededRandom();
       const service = await broker();
       onTestFinished(() => service[Symbol.asyncDispose]());
       await service.start();

@@ -1,17 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { defineKind } from '../../src/engine/jobs/kind.ts';
-import {
-  amiss,
-  chance,
-  completedStale,
-  drained,
-  drawn,
-  expectFinishedOnce,
-  Fleet,
-  scene,
-} from '../support/chaos.ts';
+import { amiss, completedStale, drained, drawn, expectFinishedOnce, Fleet, scene } from '../support/chaos.ts';
 import { isOnce, LaneWriter, laneNames } from '../support/chaos-writers.ts';
 import { engine, takeTurn, until } from '../support/engine.ts';
+import { seededRandom } from '../support/seeded-random.ts';
 
 const quick = { leaseMs: 1500, renewMs: 500, recoverIntervalMs: 500, pollIntervalMs: 200, maxPrefetch: 30 };
 
@@ -19,7 +11,7 @@ describe('SIGKILL of workers', () => {
   test('ENG-4, ENG-8, LANE-4: 50 SIGKILLs, 20,000 jobs in 500 lanes: 0 lost, 0 out of order, 0 effects twice', {
     timeout: 300_000,
   }, async () => {
-    const random = chance();
+    const random = seededRandom();
     const bundle = await scene();
     const [kills, jobs] = [50, 20_000];
     const fleet = new Fleet({ url: bundle.url, options: { ...quick, concurrency: 12 } });
@@ -70,7 +62,7 @@ describe('SIGKILL of workers', () => {
   test('ENG-4, ENG-5: killed in the middle of thousands of free jobs: each finished once, none buried', {
     timeout: 120_000,
   }, async () => {
-    const random = chance();
+    const random = seededRandom();
     const bundle = await scene();
     const fleet = new Fleet({ url: bundle.url, options: { ...quick, concurrency: 12 } });
     await fleet.start(3);

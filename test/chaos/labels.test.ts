@@ -3,8 +3,9 @@ import { expect, onTestFailed, onTestFinished, test } from 'vitest';
 import { evenFaults } from '../../src/apps/labels/gateways/simulator/index.ts';
 import { natsWakeup } from '../../src/engine/wakeups/nats.ts';
 import { mac } from '../apps/labels/support.ts';
-import { chance, Fleet } from '../support/chaos.ts';
+import { Fleet } from '../support/chaos.ts';
 import { drained } from '../support/engine.ts';
+import { seededRandom } from '../support/seeded-random.ts';
 import { privateNats } from '../support/services/nats.ts';
 import { privateRedis } from '../support/services/redis.ts';
 import { firstBytes } from '../support/services/service.ts';
@@ -25,7 +26,7 @@ const [labels, products, changes, writers, kills] = [500, 200, 20_000, 8, 20];
 test('LBL-2, LBL-3, LBL-4, LBL-5: 20,000 changes by 8 writers, workers killed, NATS stopped, Redis wiped: each label gets its images in the order of the commits', {
   timeout: 600_000,
 }, async () => {
-  const random = chance();
+  const random = seededRandom();
   const [nats, redis] = [await privateNats(), await privateRedis()];
   for (const service of [nats, redis]) {
     onTestFinished(() => service[Symbol.asyncDispose]());

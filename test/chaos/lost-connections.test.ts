@@ -7,8 +7,6 @@ import { defineKind } from '../../src/engine/jobs/kind.ts';
 import {
   drained as allDrained,
   amiss,
-  type Chance,
-  chance,
   expectFinishedOnce,
   Fleet,
   type Scene,
@@ -17,6 +15,8 @@ import {
 import { ChaosProxy } from '../support/chaos-proxy.ts';
 import { LaneWriter, laneNames, load } from '../support/chaos-writers.ts';
 import { drained, engine, until } from '../support/engine.ts';
+import type { Random } from '../support/random.ts';
+import { seededRandom } from '../support/seeded-random.ts';
 
 const options = {
   leaseMs: 4000,
@@ -28,7 +28,7 @@ const options = {
 };
 
 /** Lanes and free jobs, written by several at once for as long as the storm lasts. */
-async function underLoad(bundle: Scene, random: Chance, storm: () => Promise<void>) {
+async function underLoad(bundle: Scene, random: Random, storm: () => Promise<void>) {
   // Long runs of plain jobs: their completions go in batches, and several batches may be under way.
   const once = (i: number) => i % 8 === 0;
   const writers = laneNames(60, 3).map(
@@ -185,7 +185,7 @@ describe('connections are lost', () => {
   test('ENG-8, LANE-4: ten seconds of pg_terminate_backend against all of the workers’ backends', {
     timeout: 120_000,
   }, async () => {
-    const random = chance();
+    const random = seededRandom();
     const bundle = await scene();
     const fleet = new Fleet({ url: bundle.url, options });
     await fleet.start(3);
@@ -206,7 +206,7 @@ describe('connections are lost', () => {
   test('a commit succeeded, but the client saw an error: whatever the statement was, nothing is lost or done twice', {
     timeout: 120_000,
   }, async () => {
-    const random = chance();
+    const random = seededRandom();
     const bundle = await scene();
     const proxy = await ChaosProxy.before(bundle.url);
     const fleet = new Fleet({ url: proxy.url, options });

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import type { MqttOptions } from '../../src/apps/iot/mqtt/index.ts';
-import type { Chance } from '../support/chaos.ts';
+import type { Random } from '../support/random.ts';
 
 export interface InstanceSettings {
   readonly url: string;
@@ -85,20 +85,20 @@ export class Instance {
  */
 export async function killAlong(
   instances: readonly Instance[],
-  chance: Chance,
+  random: Random,
   kills: number,
   { progress, gate }: { readonly progress: () => number; readonly gate: Gate },
 ): Promise<void> {
   for (let kill = 0; kill < kills; kill += 1) {
-    const share = (kill + chance.between(0, 1)) / kills;
+    const share = (kill + random.between(0, 1)) / kills;
     while (progress() < share) await sleep(10);
-    await sleep(chance.between(0, 150));
-    const victim = chance.of(instances);
+    await sleep(random.between(0, 150));
+    const victim = random.of(instances);
     await gate.pass(async () => {
       await victim.kill();
       const starting = victim.start();
-      if (chance.between(0, 1) < 0.8) await starting;
-      else await Promise.race([starting, sleep(chance.between(0, 600))]);
+      if (random.between(0, 1) < 0.8) await starting;
+      else await Promise.race([starting, sleep(random.between(0, 600))]);
       starting.catch(() => {});
     });
   }

@@ -5,9 +5,10 @@ import { driveReaders } from '../../src/simulate/drive.ts';
 import { Publisher } from '../../src/simulate/publisher.ts';
 import { Truth } from '../../src/simulate/truth.ts';
 import { broker } from '../apps/iot/mqtt/support.ts';
-import { type Chance, chance } from '../support/chaos.ts';
 import { until } from '../support/engine.ts';
 import { privateServer } from '../support/postgres.ts';
+import type { Random } from '../support/random.ts';
+import { seededRandom } from '../support/seeded-random.ts';
 import type { Mosquitto } from '../support/services/mosquitto.ts';
 import { Gate, type Instance, killAlong } from './plant-instance.ts';
 import { doors, Environment } from './plant-scene.ts';
@@ -21,7 +22,7 @@ interface Storm {
   readonly mosquitto: Mosquitto;
   readonly server: EmbeddedPostgres;
   readonly instances: readonly Instance[];
-  readonly random: Chance;
+  readonly random: Random;
   /**
    * Mosquitto 2.0.11 keeps the messages of shared groups over a restart, but forgets the groups: what is published before their members
    * subscribe again goes to nobody. So readers and killers hold still until they have.
@@ -100,7 +101,7 @@ async function storm({
 test('MQTT-5, RFID-2: 20,000 reads, the consumer killed 20 times, the broker and PostgreSQL restarted: each counted once', {
   timeout: 600_000,
 }, async () => {
-  const random = chance();
+  const random = seededRandom();
   const mosquitto = await broker(savesAtItsEnd);
   const server = await privateServer();
   const plant = await Environment.on(server, 'plant');
@@ -120,7 +121,7 @@ test('MQTT-5, RFID-2: 20,000 reads, the consumer killed 20 times, the broker and
 test('MQTT-1, MQTT-5: the same with two instances that share, and another environment: each environment has all, no instance has', {
   timeout: 600_000,
 }, async () => {
-  const random = chance();
+  const random = seededRandom();
   const mosquitto = await broker(savesAtItsEnd);
   const server = await privateServer();
   const [plant, shadow] = [await Environment.on(server, 'plant'), await Environment.on(server, 'shadow')];

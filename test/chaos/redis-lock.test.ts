@@ -1,15 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { amiss, chance, drained, drawn, expectFinishedOnce, Fleet, scene } from '../support/chaos.ts';
+import { amiss, drained, drawn, expectFinishedOnce, Fleet, scene } from '../support/chaos.ts';
 import { LaneWriter, laneNames, load } from '../support/chaos-writers.ts';
 import { until } from '../support/engine.ts';
+import { seededRandom } from '../support/seeded-random.ts';
 import { privateRedis } from '../support/services/redis.ts';
 import { firstBytes } from '../support/services/service.ts';
 
 test('LANE-7: Redis is wiped, frozen and stopped while lanes run: order and once still hold', {
   timeout: 120_000,
 }, async () => {
-  const random = chance();
+  const random = seededRandom();
   const redis = await privateRedis();
   onTestFinished(() => redis[Symbol.asyncDispose]());
   await redis.start();

@@ -2,9 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Tallyman } from '../../src/engine/tallyman.ts';
 import type { WorkerSettings } from '../support/chaos.ts';
+import { randomOf } from '../support/random.ts';
 import { chaosKinds } from './kinds.ts';
 
-const settings = JSON.parse(process.argv[2] ?? '{}') as WorkerSettings;
+const settings = JSON.parse(process.argv[2] ?? '{}') as WorkerSettings & { readonly more: { seed: number } };
+const random = randomOf(settings.more.seed);
 process.on('disconnect', () => process.exit(0));
 
 const tallyman = await Tallyman.open({
@@ -28,5 +30,5 @@ for (let i = 0; ; i += 1) {
     await tallyman.database
       .query('insert into acknowledged (job, at_once) values ($1, $2)', [added.id, atOnce > before])
       .catch(() => {});
-  await sleep(Math.random() < 0.2 ? 30 : Math.random() * 8);
+  await sleep(random.chance(0.2) ? 30 : random.between(0, 8));
 }

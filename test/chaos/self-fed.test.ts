@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { chance, Fleet, scene, WorkerProcess } from '../support/chaos.ts';
+import { Fleet, scene, WorkerProcess } from '../support/chaos.ts';
 import { ChaosProxy } from '../support/chaos-proxy.ts';
 import { until } from '../support/engine.ts';
+import { seededRandom } from '../support/seeded-random.ts';
 
 const options = {
   leaseMs: 1000,
@@ -15,12 +16,12 @@ const options = {
 test('ENG-2, ENG-8: workers that claim in the commits of their own enqueues, killed and cut off: nothing lost, nothing twice', {
   timeout: 120_000,
 }, async () => {
-  const random = chance();
+  const random = seededRandom();
   const { url, rows } = await scene();
   await rows('create table acknowledged (job bigint primary key, at_once boolean not null)');
   const proxy = await ChaosProxy.before(url);
   const program = new URL('./self-fed-worker.ts', import.meta.url).pathname;
-  const fleet = new Fleet({ url: proxy.url, options, program });
+  const fleet = new Fleet({ url: proxy.url, options, program, more: { seed: random.seed } });
   await fleet.start(2);
   const claimedAtOnce = async () => (await rows('select from acknowledged where at_once')).length;
   while (fleet.kills < 15) {
@@ -28,7 +29,7 @@ test('ENG-2, ENG-8: workers that claim in the commits of their own enqueues, kil
     const deadline = Date.now() + 3000;
     while (Date.now() < deadline && (await claimedAtOnce()) < enough) await sleep(20);
     await sleep(random.between(0, 100));
-    if (random.between(0, 1) < 0.5) proxy.cut(0.5, () => random.between(0, 1));
+    if (random.chance(0.5)) proxy.cut(0.5, random.next);
     await fleet.killOne(random);
   }
   await fleet.killAll();

@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { TallymanError } from '../../src/engine/errors.ts';
-import { amiss, chance, drained, expectFinishedOnce, Fleet, type Scene, scene } from '../support/chaos.ts';
+import { amiss, drained, expectFinishedOnce, Fleet, type Scene, scene } from '../support/chaos.ts';
 import { LaneWriter, laneNames, load } from '../support/chaos-writers.ts';
 import { until } from '../support/engine.ts';
 import { privateServer } from '../support/postgres.ts';
+import { seededRandom } from '../support/seeded-random.ts';
 
 const answers = (bundle: Scene): Promise<boolean> =>
   bundle.rows('select 1').then(
@@ -39,7 +40,7 @@ test('ENG-9: what was acknowledged a moment before PostgreSQL was killed is ther
 test('ENG-8, ENG-9, LANE-4: PostgreSQL is killed under load, three times: nothing acknowledged is lost, nothing done twice', {
   timeout: 180_000,
 }, async () => {
-  const random = chance();
+  const random = seededRandom();
   const server = await privateServer();
   const bundle = await scene({ url: server.url });
   const fleet = new Fleet({

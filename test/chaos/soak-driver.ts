@@ -12,32 +12,8 @@ import {
   type Tallyman,
   TallymanError,
 } from '../../src/engine/index.ts';
+import type { Random } from '../support/random.ts';
 import { type SoakSettings, type SoakStep, soakKinds, soakQueues } from './soak-kinds.ts';
-
-export interface Random {
-  between(low: number, high: number): number;
-  whole(below: number): number;
-  of<T>(items: readonly T[]): T;
-  /** True with this probability. */
-  chance(probability: number): boolean;
-}
-
-export function randomOf(seed: number): Random {
-  let state = seed;
-  const next = (): number => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-  const whole = (below: number): number => Math.floor(next() * below);
-  return {
-    between: (low, high) => low + next() * (high - low),
-    whole,
-    of: <T>(items: readonly T[]) => items[whole(items.length)] as T,
-    chance: (probability) => next() < probability,
-  };
-}
 
 const [lanes, hotLanes] = [200, 5];
 /**

@@ -2,15 +2,15 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
-import { chance } from '../support/chaos.ts';
 import { emptyDatabase } from '../support/postgres.ts';
+import { seededRandom } from '../support/seeded-random.ts';
 
 const program = fileURLToPath(new URL('./soak.ts', import.meta.url));
 
 test('ENG-16, ENG-20: 40 seconds of mixed work with a worker killed every two seconds: nothing lost, late or out of order', {
   timeout: 240_000,
 }, async () => {
-  const { seed } = chance();
+  const { seed } = seededRandom();
   const { url, drop } = await emptyDatabase();
   const args = ['--minutes', '0.67', '--seed', String(seed), '--url', url];
   const soak = spawn(process.execPath, [program, ...args], {

@@ -13,8 +13,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { startEmbedded, Tallyman } from '../../src/engine/index.ts';
+import { randomOf } from '../support/random.ts';
 import { brokenRules, Checker, longestWaits, type Violation } from './soak-checks.ts';
-import { Driver, randomOf, SoakFleet } from './soak-driver.ts';
+import { Driver, SoakFleet } from './soak-driver.ts';
 import { soakTables } from './soak-kinds.ts';
 
 const { values } = parseArgs({

@@ -50,8 +50,7 @@ const worker = tallyman.worker({ kinds: Object.values(kinds), ...settings.option
 await worker.start();
 
 process.on('message', (question: Question) => {
-  if (question === 'cpu') say({ cpu: process.cpuUsage() });
-  else if (question === 'wakeups') say({ hints, states: wakeups.map((wakeup) => wakeup.status().state) });
+  if (question === 'wakeups') say({ hints, states: wakeups.map((wakeup) => wakeup.status().state) });
   else
     void tallyman.close().then(() => {
       process.disconnect();

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
 import { TallymanError } from '../../src/engine/errors.ts';
-import type { Chance, Scene } from './chaos.ts';
+import type { Scene } from './chaos.ts';
+import type { Random } from './random.ts';
 
 export interface LaneJob {
   readonly lane: string;
@@ -23,20 +24,20 @@ export class LaneWriter {
   /** Rejected with OUTCOME_UNKNOWN: there, or not. */
   readonly unknown: LaneJob[] = [];
   readonly #scene: Scene;
-  readonly #chance: Chance;
+  readonly #random: Random;
   readonly #next: Map<string, number>;
   readonly #ms: () => number;
   readonly #once: (i: number) => boolean;
 
   constructor(
     scene: Scene,
-    chance: Chance,
+    random: Random,
     lanes: readonly string[],
     /** How long a handler takes, and which of a lane's jobs commit their effect. */
     { ms = () => 0, once = isOnce }: { ms?: () => number; once?: (i: number) => boolean } = {},
   ) {
     this.#scene = scene;
-    this.#chance = chance;
+    this.#random = random;
     this.#next = new Map(lanes.map((lane) => [lane, 0]));
     this.#ms = ms;
     this.#once = once;
@@ -49,7 +50,7 @@ export class LaneWriter {
         await sleep(5);
         continue;
       }
-      const size = Math.min(total - written, this.#chance.of([1, 1, 5, 40, 40]));
+      const size = Math.min(total - written, this.#random.of([1, 1, 5, 40, 40]));
       written += size;
       await this.#batch(size);
     }
@@ -58,7 +59,7 @@ export class LaneWriter {
   /** Goes on until told otherwise. */
   async writeUntil(ended: () => boolean, pauseMs: number): Promise<void> {
     while (!ended()) {
-      await this.#batch(this.#chance.of([1, 1, 3, 10]));
+      await this.#batch(this.#random.of([1, 1, 3, 10]));
       await sleep(pauseMs);
     }
   }
@@ -76,7 +77,7 @@ export class LaneWriter {
   }
 
   #nextJob(): LaneJob {
-    const lane = this.#chance.of([...this.#next.keys()]);
+    const lane = this.#random.of([...this.#next.keys()]);
     const i = this.#next.get(lane) ?? 0;
     this.#next.set(lane, i + 1);
     return { lane, i, once: this.#once(i) };

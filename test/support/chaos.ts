@@ -4,41 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { expect, onTestFailed, onTestFinished } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import type { WorkerOptions } from '../../src/engine/jobs/worker-options.ts';
 import { Tallyman, type TallymanOptions } from '../../src/engine/tallyman.ts';
 import { type ChaosKinds, chaosKinds, witnessTables } from '../chaos/kinds.ts';
 import { emptyDatabase } from './postgres.ts';
-
-// ── chance ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-export interface Chance {
-  readonly seed: number;
-  /** At least `low`, below `high`. */
-  between(low: number, high: number): number;
-  whole(below: number): number;
-  of<T>(items: readonly T[]): T;
-}
-
-/** The same numbers again with CHAOS_SEED; a test that fails prints its seed. */
-export function chance(): Chance {
-  const seed = Number(process.env.CHAOS_SEED ?? Math.floor(Math.random() * 2 ** 31));
-  onTestFailed(() => console.error(`chaos: CHAOS_SEED=${seed}`));
-  let state = seed;
-  const next = (): number => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-  const whole = (below: number): number => Math.floor(next() * below);
-  return {
-    seed,
-    between: (low, high) => low + next() * (high - low),
-    whole,
-    of: <T>(items: readonly T[]) => items[whole(items.length)] as T,
-  };
-}
+import type { Random } from './random.ts';
 
 // ── the database and its witnesses ───────────────────────────────────────────────────────────────────────────────
 
@@ -193,10 +164,9 @@ export interface WorkerSettings {
   readonly more?: unknown;
 }
 
-export type Question = 'cpu' | 'wakeups' | 'stop';
+export type Question = 'wakeups' | 'stop';
 export type Answer =
   | { readonly ready: string }
-  | { readonly cpu: NodeJS.CpuUsage }
   | { readonly hints: number; readonly states: readonly string[] };
 
 const program = fileURLToPath(new URL('../chaos/worker-process.ts', import.meta.url));
@@ -250,10 +220,8 @@ export class WorkerProcess {
     await this.ended;
   }
 
-  async ask(question: 'cpu'): Promise<NodeJS.CpuUsage>;
-  async ask(question: 'wakeups'): Promise<{ hints: number; states: readonly string[] }>;
-  async ask(question: 'cpu' | 'wakeups'): Promise<unknown> {
-    const answer = question === 'cpu' ? this.#answer('cpu').then(({ cpu }) => cpu) : this.#answer('hints');
+  async ask(question: 'wakeups'): Promise<{ hints: number; states: readonly string[] }> {
+    const answer = this.#answer('hints');
     this.#child.send(question);
     return answer;
   }
@@ -303,10 +271,10 @@ export class Fleet {
   }
 
   /** SIGKILL to one that works; another takes its place at once. False: none was ready. */
-  async killOne(chance: Chance): Promise<boolean> {
+  async killOne(random: Random): Promise<boolean> {
     const working = this.all.filter((worker) => worker.isReady);
     if (working.length === 0) return false;
-    const victim = chance.of(working);
+    const victim = random.of(working);
     await victim.kill();
     this.kills += 1;
     this.replace(victim);
@@ -318,17 +286,17 @@ export class Fleet {
    * it has waited long enough.
    */
   async killAlong(
-    chance: Chance,
+    random: Random,
     kills: number,
     goal: number,
     progress: () => Promise<number>,
   ): Promise<void> {
     while (this.kills < kills) {
-      const share = (goal * (this.kills + chance.between(0, 1))) / kills;
+      const share = (goal * (this.kills + random.between(0, 1))) / kills;
       const deadline = Date.now() + 600;
       while ((await progress()) < share && Date.now() < deadline) await sleep(20);
-      await sleep(chance.between(0, 200));
-      await this.killOne(chance);
+      await sleep(random.between(0, 200));
+      await this.killOne(random);
     }
   }
 

@@ -153,4 +153,4 @@ export class Supervisor {
 }
 
 /** What a seeded test says when it fails. */
-export const seeded = (seed: number): string => `seed ${seed} (set CHAOS_SEED=${seed} to repeat)`;
+export const seeded = (seed: number): string => `seed ${seed} (set TEST_SEED=${seed} to repeat)`;

@@ -3,18 +3,26 @@ import { type Claim, type ClaimAnswer, claim, type Isolation } from './claim.ts'
 import type { Claimant } from './claim-at-enqueue.ts';
 import type { HandBack } from './hand-back.ts';
 import { CrashIsolation } from './isolation.ts';
+import type { Leases } from './leases.ts';
 import type { Prefetch } from './prefetch.ts';
 import type { Runner } from './runner.ts';
 import { runWithoutJobContext } from './running.ts';
+import type { Settler } from './settle.ts';
 import type { DecidedOptions } from './worker-options.ts';
 
+/** What the loop must know of the runner to decide. */
+export interface ClaimLoopRunner extends Pick<Runner, 'held' | 'quiet' | 'pump'> {
+  readonly leases: Pick<Leases, 'heldOf' | 'takeSuspicion'>;
+  readonly settler: Pick<Settler, 'flushed' | 'takeDrops'>;
+}
+
 export interface ClaimLoopParts {
-  readonly database: Database;
+  readonly database: Pick<Database, 'run'>;
   readonly worker: string;
   readonly options: DecidedOptions;
-  readonly runner: Runner;
+  readonly runner: ClaimLoopRunner;
   readonly prefetch: Prefetch;
-  readonly handBack: HandBack;
+  readonly handBack: Pick<HandBack, 'unknown' | 'unknownClaims'>;
   /** Puts what was claimed into line. */
   readonly receive: (answer: ClaimAnswer, durationMs: number | undefined) => Promise<void>;
   /** A lease has expired. */

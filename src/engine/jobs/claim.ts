@@ -226,7 +226,7 @@ const claimStatement = {
 };
 
 /** Takes a turn at a stream of some queues. */
-export async function claim(database: Database, request: ClaimRequest): Promise<ClaimAnswer> {
+export async function claim(database: Pick<Database, 'run'>, request: ClaimRequest): Promise<ClaimAnswer> {
   const rows = await database.run(claimStatement, [
     request.worker,
     request.queues,

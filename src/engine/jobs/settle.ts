@@ -39,7 +39,7 @@ export interface SettlerEvents {
  * with the lane until that is back.
  */
 export class Settler {
-  readonly #database: Database;
+  readonly #database: Pick<Database, 'run' | 'logger'>;
   readonly #worker: string;
   readonly #keepMs: number;
   readonly #events: SettlerEvents;
@@ -52,7 +52,12 @@ export class Settler {
   /** Claims of which nothing is left; the next statement of this worker takes their rows away. */
   readonly #drops: string[] = [];
 
-  constructor(database: Database, worker: string, keepMs: number, events: SettlerEvents) {
+  constructor(
+    database: Pick<Database, 'run' | 'logger'>,
+    worker: string,
+    keepMs: number,
+    events: SettlerEvents,
+  ) {
     this.#database = database;
     this.#worker = worker;
     this.#keepMs = keepMs;

@@ -6,8 +6,8 @@ import { lockLabels, readPages } from '../../../src/apps/labels/changes/tasks.ts
 import { laneOf } from '../../../src/apps/labels/mac.ts';
 import { putProducts } from '../../../src/apps/labels/products.ts';
 import { putTemplate } from '../../../src/apps/labels/templates.ts';
-import { chance } from '../../support/chaos.ts';
 import { until } from '../../support/engine.ts';
+import { seededRandom } from '../../support/seeded-random.ts';
 import { hashAt, shelf } from './shelf.ts';
 import { mac, type Shop, setPrice, shop, template, tenantId } from './support.ts';
 
@@ -159,7 +159,7 @@ describe('LBL-5: many writers', () => {
   it('LBL-5 whatever meets, nobody deadlocks, and the last task of each label is what was committed last', {
     timeout: 120_000,
   }, async () => {
-    const random = chance();
+    const random = seededRandom();
     const labels = 12;
     const scene = await shop({ labels, products: 5 });
     const some = <T>(items: readonly T[]) => items.filter(() => random.whole(3) === 0);

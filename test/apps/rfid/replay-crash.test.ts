@@ -3,6 +3,7 @@ import type pg from 'pg';
 import { describe, expect, test } from 'vitest';
 import type { ReplayOptions } from '../../../src/apps/rfid/replay/replay.ts';
 import type { Queryable } from '../../../src/engine/database/database.ts';
+import { seededRandom } from '../../support/seeded-random.ts';
 import { collect, effects, replayOf, wandering } from './replay-support.ts';
 import { type Plant, plant } from './support.ts';
 
@@ -70,10 +71,11 @@ const startAgain = ({ rows }: Plant) =>
 
 /** Ends sessions that are at work, one now and then, until it is told that it is enough; answers how many. */
 async function killSessions({ tallyman }: Plant, enough: () => boolean): Promise<number> {
+  const random = seededRandom();
   const client = await tallyman.database.dedicated('reaper');
   let killed = 0;
   while (!enough()) {
-    await sleep(20 + Math.random() * 40);
+    await sleep(random.between(20, 60));
     const { rowCount } = await client.query(
       `select pg_terminate_backend(pid) from pg_stat_activity
         where datname = current_database() and application_name in ('tallyman', 'tallyman exclusive section')

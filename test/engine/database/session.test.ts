@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import {
   Database,
@@ -26,6 +25,15 @@ async function opened(options: Partial<DatabaseOptions> = {}): Promise<Database>
   });
   return database;
 }
+
+/** The server has ended every transaction that was left idle. */
+const idleEnded = (database: Database): Promise<void> =>
+  until('no transaction is idle', async () => {
+    const { rowCount } = await database.query(
+      `select from pg_stat_activity where datname = current_database() and state = 'idle in transaction'`,
+    );
+    return rowCount === 0;
+  });
 
 const names = [
   'transaction_isolation',
@@ -108,7 +116,7 @@ describe('ENG-18: limits', () => {
     const database = await opened({ idleInTransactionMs: 300 });
     const idle = database.transaction(async (tx) => {
       await tx.query('select 1');
-      await sleep(2000);
+      await idleEnded(database);
       await tx.query('select 2');
     });
     const error = await idle.catch((reason) => reason);
@@ -121,7 +129,7 @@ describe('ENG-18: limits', () => {
   test('a handler that wraps the error of its idle transaction does not make it an outage', async () => {
     const database = await opened({ idleInTransactionMs: 300 });
     const idle = database.transaction(async (tx) => {
-      await sleep(2000);
+      await idleEnded(database);
       await tx.query('select 2').catch((cause) => {
         throw new Error('could not finish', { cause });
       });

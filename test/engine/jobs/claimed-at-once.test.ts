@@ -5,6 +5,7 @@ import { defineKind } from '../../../src/engine/jobs/kind.ts';
 import type { Worker } from '../../../src/engine/jobs/worker.ts';
 import { Tallyman } from '../../../src/engine/tallyman.ts';
 import { type Bundle, drained, engine, until } from '../../support/engine.ts';
+import { seededRandom } from '../../support/seeded-random.ts';
 
 /** Jobs that a worker claimed in the commit of their enqueue. */
 function countAtOnce(worker: Worker): { jobs: number } {
@@ -226,6 +227,7 @@ describe('an idle worker claims in the commit of an enqueue', () => {
     });
     const counts: { jobs: number }[] = [];
     const atOnce = () => counts.reduce((sum, { jobs }) => sum + jobs, 0);
+    const random = seededRandom();
     const began = Date.now();
     const feed = async (tallyman: Tallyman) => {
       const worker = tallyman.worker({ kinds: [kind], pollIntervalMs: 100 });
@@ -233,10 +235,10 @@ describe('an idle worker claims in the commit of an enqueue', () => {
       counts.push(countAtOnce(worker));
       let ids: string[] = [];
       while (Date.now() < began + 4000 || (atOnce() < 60 && Date.now() < began + 15_000)) {
-        const many = Math.random() < 0.2 ? 5 : 1;
+        const many = random.chance(0.2) ? 5 : 1;
         const added = await Promise.all(Array.from({ length: many }, () => tallyman.enqueue(kind, {})));
         ids = ids.concat(added.map(({ id }) => id));
-        if (Math.random() < 0.5) await sleep(Math.random() < 0.2 ? 30 : Math.random() * 4);
+        if (random.chance(0.5)) await sleep(random.chance(0.2) ? 30 : random.between(0, 4));
       }
       return { worker, ids };
     };

@@ -4,6 +4,7 @@ import { LeaseLostError } from '../../../src/engine/errors.ts';
 import { defineKind } from '../../../src/engine/jobs/kind.ts';
 import { ChaosProxy } from '../../support/chaos-proxy.ts';
 import { type Bundle, drained, engine, until } from '../../support/engine.ts';
+import { seededRandom } from '../../support/seeded-random.ts';
 
 const insert = 'insert into effects (job, n) values ($1, $2) returning n';
 const withTable = async (bundle: Bundle) => {
@@ -106,9 +107,10 @@ describe('ctx.commit with a statement', () => {
         Array.from({ length: 60 }, (_, n) => ({ payload: { n: n + 100 }, lane: `lane-${lane}` })),
       );
     const worker = behind.worker({ kinds: [kind], pollIntervalMs: 100, leaseMs: 3000, renewMs: 500 });
+    const random = seededRandom();
     let cuts = 0;
     const cutting = setInterval(() => {
-      cuts += proxy.cut(0.3, Math.random);
+      cuts += proxy.cut(0.3, random.next);
     }, 60);
     try {
       await worker.start();

@@ -7,13 +7,15 @@ import { engine, takeTurn, until } from '../../support/engine.ts';
 describe('crashes', () => {
   type Bundle = Awaited<ReturnType<typeof engine>>;
   const noop = defineKind({ name: 'noop', retry: { backoff: () => 0 }, handler: () => {} });
+  let dead = 0;
   /** Takes a turn as a worker that dies at once. `started`: it has written down that the jobs start. */
   const crash = async (
     bundle: Bundle,
     total: number,
     more: { readonly isolated?: Isolation; readonly started?: boolean; readonly worker?: string } = {},
   ) => {
-    const worker = more.worker ?? `dead-${Math.random()}`;
+    dead += 1;
+    const worker = more.worker ?? `dead-${dead}`;
     const { jobs } = await takeTurn(bundle, worker, { total, isolated: more.isolated, leaseMs: 1000 });
     if (more.started) await markStarted(bundle.tallyman.database, worker, jobs);
     await bundle.rows(`update tallyman.claims set expires_at = now() where worker = $1`, [worker]);

@@ -276,10 +276,10 @@ describe('ctx.commit', () => {
         });
       },
     });
-    await bundle.work({ kinds: [kind] });
+    const worker = await bundle.work({ kinds: [kind] });
     const { id } = await bundle.tallyman.enqueue(kind, {});
     await until('it is done', async () => (await bundle.tallyman.jobs.get(id))?.status === 'SUCCEEDED');
-    await sleep(300);
+    await worker.stop();
     expect(runs).toBe(1);
     expect(await effects(bundle)).toEqual([{ job: id, n: 1 }]);
   });

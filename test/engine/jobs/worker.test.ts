@@ -238,7 +238,7 @@ describe('worker', () => {
       Array.from({ length: 60 }, () => ({ payload: {} })),
     );
     await bundle.work({ kinds: [make('a')], concurrency: 4 });
-    await sleep(150);
+    await until('one has some', () => (by.get('a') ?? 0) >= 4);
     await bundle.work({ kinds: [make('b')], concurrency: 4 });
     await drained(bundle);
     expect(by.get('b')).toBeGreaterThan(15);

@@ -4,24 +4,31 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { PermanentError } from '../../../src/engine/errors.ts';
 import { defineKind } from '../../../src/engine/jobs/kind.ts';
 import type { LaneLock } from '../../../src/engine/locks/lane-lock.ts';
-import { drained, engine, takeTurn, until } from '../../support/engine.ts';
+import { type Bundle, drained, engine, takeTurn, until } from '../../support/engine.ts';
+import { seededRandom } from '../../support/seeded-random.ts';
 
 type Step = { readonly n: number; readonly fail?: number; readonly permanent?: boolean };
 
 /** A kind that notes what it ran, and fails as the payload says. */
 function recorder(log: string[], more: object = {}) {
+  const random = seededRandom();
   return defineKind<Step>({
     name: 'step',
     retry: { backoff: () => 50, maxAttempts: 3 },
     handler: async ({ n, fail = 0, permanent }, ctx) => {
       log.push(`${ctx.lane}:${n}${ctx.attempt > 1 ? `#${ctx.attempt}` : ''}`);
-      await sleep(Math.random() * 3);
+      await sleep(random.between(0, 3));
       if (permanent) throw new PermanentError('NO', 'never');
       if (ctx.attempt <= fail) throw new Error('again');
     },
     ...more,
   });
 }
+
+/** A statement in this database waits for a lock. */
+const waitsForLock = async ({ rows }: Bundle): Promise<boolean> =>
+  (await rows(`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`))
+    .length === 1;
 
 describe('lanes', () => {
   test('LANE-1: seq order is commit order: a lane is locked before its seq is drawn', async () => {
@@ -38,7 +45,7 @@ describe('lanes', () => {
     const waiting = bundle.tallyman.enqueue(kind, { n: 2 }, { lane: 'a', tx: second }).then(() => {
       through = true;
     });
-    await sleep(200);
+    await until('the second waits for the lane', () => waitsForLock(bundle));
     expect(through).toBe(false);
     await first.query('commit');
     await waiting;
@@ -67,6 +74,7 @@ describe('lanes', () => {
 
   test('LANE-2: several workers, many lanes: each lane strictly one after another, in order', async () => {
     const bundle = await engine();
+    const random = seededRandom();
     const running = new Map<string, number>();
     const last = new Map<string, number>();
     const wrong: string[] = [];
@@ -78,7 +86,7 @@ describe('lanes', () => {
         if (running.has(lane)) wrong.push(`${lane}: ${n} beside ${running.get(lane)}`);
         if ((last.get(lane) ?? -1) !== n - 1) wrong.push(`${lane}: ${n} after ${last.get(lane)}`);
         running.set(lane, n);
-        await sleep(Math.random() * 2);
+        await sleep(random.between(0, 2));
         running.delete(lane);
         last.set(lane, n);
         done += 1;
@@ -220,12 +228,7 @@ describe('lanes', () => {
     await writer.query('begin');
     await writer.query('select from tallyman.jobs where id = $1 for update', [ids[0]]);
     await bundle.work({ kinds: [kind] });
-    await until('the end of the first is under way', async () => {
-      const waiting = await bundle.rows(
-        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-      );
-      return waiting.length === 1;
-    });
+    await until('the end of the first is under way', () => waitsForLock(bundle));
     const free = await tallyman.enqueue(kind, { n: 3 });
     gate.resolve();
     const left = async () =>
@@ -363,6 +366,7 @@ describe('lanes', () => {
   });
 
   test('a lane that comes to rest while a writer commits into it is not forgotten', async () => {
+    const random = seededRandom();
     const bundle = await engine();
     let done = 0;
     const kind = defineKind<{ n: number }>({
@@ -377,7 +381,7 @@ describe('lanes', () => {
       Array.from({ length: 8 }, async (_, w) => {
         for (let n = 0; n < 60; n += 1) {
           await bundle.tallyman.enqueue(kind, { n }, { lane: `l${(w + n) % 3}` });
-          await sleep(Math.random() * 4);
+          await sleep(random.between(0, 4));
         }
       }),
     );

@@ -48,12 +48,11 @@ test('ENG-13: a rate limit counts jobs, in lanes too', async () => {
     await worker.start();
   }
   const began = performance.now();
-  await sleep(5000);
+  // The limit slows the lanes down, it does not stop them.
+  await until('some have started', () => started >= 50);
   const seconds = (performance.now() - began) / 1000;
   // What may have started by now: the burst, ten a second, and some for a clock that is read a moment later.
   expect(started, `jobs started in ${seconds.toFixed(1)} s`).toBeLessThanOrEqual(10 + seconds * 10 + 15);
-  // The limit slows the lanes down, it does not stop them.
-  expect(started, `jobs started in ${seconds.toFixed(1)} s`).toBeGreaterThanOrEqual(25);
 });
 
 test('ENG-13: with onTimeout: wait the next job of a lane starts after the timed-out handler has returned', async () => {

@@ -1,15 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { Priority, Tallyman } from '../../../src/engine/index.ts';
-import { chance } from '../../support/chaos.ts';
 import { allEnded, seeded, shortLease, stage } from '../../support/liveness.ts';
 import { type KindSpec, stepKind } from '../../support/liveness-kinds.ts';
+import { seededRandom } from '../../support/seeded-random.ts';
 
 const queues = Array.from({ length: 8 }, (_, n) => `queue-${n}`);
 const specs: KindSpec[] = queues.map((queue) => ({ name: `kind-of-${queue}`, queue }));
 
 test('ENG-16: four worker processes on eight queues with mixed priorities: no deadlock, and all jobs run', async () => {
-  const random = chance();
+  const random = seededRandom();
   const scene = await stage();
   const { rows, count } = scene;
   const kinds = specs.map((spec) => stepKind(spec));

@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { defineKind } from '../../../src/engine/index.ts';
-import { chance } from '../../support/chaos.ts';
 import { allEnded, seeded, stage } from '../../support/liveness.ts';
 import { type KindSpec, stepKind } from '../../support/liveness-kinds.ts';
+import { seededRandom } from '../../support/seeded-random.ts';
 import { until } from '../../support/until.ts';
 import { WiretapProxy } from '../../support/wiretap-proxy.ts';
 
 test('LANE-3: a lane with policy block stays blocked, whenever the worker is killed around the failure', async () => {
-  const random = chance();
+  const random = seededRandom();
   const scene = await stage();
   const { tallyman, rows, count } = scene;
   const spec: KindSpec = { name: 'k', policy: 'block' };
@@ -43,8 +43,14 @@ test('LANE-3: a lane with policy block stays blocked, whenever the worker is kil
   await next.ready;
   const failed = `select count(*) from tallyman.history where status = 'FAILED'`;
   await until('every head has failed', async () => (await count(failed)) === lanes.length, 40_000);
-  // Long enough for recovery to have freed whatever the killed workers held, and for a wrong job to run.
-  await sleep(5000);
+  await until(
+    'recovery has freed what the killed workers held',
+    async () => (await count('select count(*) from tallyman.claims')) === 0,
+  );
+  // A wrong job would have been claimed before this one.
+  await tallyman.enqueue(kind, { i: 0 });
+  const succeeded = `select count(*) from tallyman.history where status = 'SUCCEEDED'`;
+  await until('a later job has run', async () => (await count(succeeded)) === 1);
   const ran = await rows('select lane, i, worker from starts where i > 0');
   expect(ran, seeded(random.seed)).toEqual([]);
   const states = await Promise.all(lanes.map(async (lane) => (await tallyman.lanes.get(lane))?.state));

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { chance } from '../../../support/chaos.ts';
 import { until } from '../../../support/engine.ts';
+import { seededRandom } from '../../../support/seeded-random.ts';
 import { Killable } from './killable.ts';
 import { broker, publishAll, publisher } from './support.ts';
 
@@ -15,7 +15,7 @@ describe.each([1, 2] as const)('QoS %i', (qos) => {
   }, async () => {
     // Here the broker lives: it need not write its whole memory to disk after every message.
     const { port } = await broker({ extra: ['autosave_on_changes false', 'autosave_interval 60'] });
-    const dice = chance();
+    const dice = seededRandom();
     const consumer = await Killable.on(port, { qos, receiveMaximum: 200, maxBatch: 50 });
     await consumer.start();
     await consumer.kill();

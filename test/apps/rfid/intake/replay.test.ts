@@ -6,9 +6,9 @@ import { transmissions } from '../../../../src/simulate/readers.ts';
 import { Truth } from '../../../../src/simulate/truth.ts';
 import type { Instance } from '../../../chaos/plant-instance.ts';
 import { doors, Environment } from '../../../chaos/plant-scene.ts';
-import { chance } from '../../../support/chaos.ts';
 import { until } from '../../../support/engine.ts';
 import { emptyDatabase } from '../../../support/postgres.ts';
+import { seededRandom } from '../../../support/seeded-random.ts';
 import type { Mosquitto } from '../../../support/services/mosquitto.ts';
 import { broker, publishAll, publisher } from '../../iot/mqtt/support.ts';
 
@@ -54,7 +54,7 @@ async function scene(seed: number): Promise<Scene> {
 
 /** Published, taken in by a process that is killed meanwhile, until all of them are in `iot` a second time. */
 async function byMqtt({ plant, mosquitto, instance, messages, truth }: Scene): Promise<void> {
-  const random = chance();
+  const random = seededRandom();
   await instance.start();
   const publishing = publishAll(await publisher(mosquitto.port), messages, 2);
   for (let kill = 0; kill < kills; kill += 1) {
@@ -110,7 +110,7 @@ describe('reads that come by a broker and by replay', () => {
       timeout: 180_000,
     },
     async (_, run) => {
-      const it = await scene(chance().seed);
+      const it = await scene(seededRandom().seed);
       await run(it);
       await it.plant.expectToBe(it.truth, it.beganAt);
       // Nothing is left for anybody: what both have collected is known.

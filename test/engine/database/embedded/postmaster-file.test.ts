@@ -9,6 +9,7 @@ import { spawnAs } from '../../../../src/engine/database/embedded/account.ts';
 import { openArea } from '../../../../src/engine/database/embedded/area.ts';
 import { platformPackage, usableBinaries } from '../../../../src/engine/database/embedded/binaries.ts';
 import { startEmbedded } from '../../../../src/engine/database/embedded/index.ts';
+import { seededRandom } from '../../../support/seeded-random.ts';
 import {
   asRoot,
   databaseFolder,
@@ -174,6 +175,7 @@ describe.runIf(onLinux)('a server whose parent was killed in the middle of the s
     const first = await startEmbedded(options);
     await query(first.url, 'create table rounds (n int)');
     await first.stop();
+    const random = seededRandom();
     const owners = async (): Promise<string> => JSON.stringify(await readdir(join(options.dataDir, 'owner')));
     for (let round = 0; round < 16; round++) {
       const before = await owners();
@@ -185,7 +187,7 @@ describe.runIf(onLinux)('a server whose parent was killed in the middle of the s
         await killed(holder);
       } else {
         // A start takes some 100 ms from here.
-        await sleep(Math.random() * 120);
+        await sleep(random.between(0, 120));
         await killed(holder);
         if (round % 4 === 1) for (const pid of servers()) killQuietly(pid);
       }

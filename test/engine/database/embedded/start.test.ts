@@ -21,22 +21,16 @@ const serverLog = (base: string): Promise<string> =>
 
 test('a first start makes the database, stop() shuts it down cleanly, and the next start finds the rows', async () => {
   const base = await folder();
-  const firstBegan = performance.now();
   const first = await start(optionsIn(base));
-  const firstTook = performance.now() - firstBegan;
   await query(first.url, 'create table reads (tag text)');
   await query(first.url, "insert into reads values ('E280-1160')");
   await first.stop();
   await first.stop();
   await expect(query(first.url, 'select 1')).rejects.toThrow('ECONNREFUSED');
 
-  const began = performance.now();
   const second = await start(optionsIn(base));
-  const took = performance.now() - began;
   expect(await query(second.url, 'select tag from reads')).toEqual([{ tag: 'E280-1160' }]);
   expect(second.url).toBe(first.url);
-  // About a second against a tenth; compared, because both grow on a busy machine.
-  expect(took).toBeLessThan(firstTook / 2);
   expect(await serverLog(base)).not.toContain('not properly shut down');
 });
 

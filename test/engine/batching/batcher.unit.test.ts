@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { Batcher } from '../../../../src/engine/batching/batcher.ts';
+import { Batcher } from '../../../src/engine/batching/batcher.ts';
 
 type Sent = number | Error | Promise<number>;
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { PermanentError, RetryLater } from '../../../../src/engine/errors.ts';
-import { Claim, ClaimedJob } from '../../../../src/engine/jobs/claim.ts';
-import { describeThrown, readable, toFailure } from '../../../../src/engine/jobs/failures.ts';
+import { PermanentError, RetryLater } from '../../../src/engine/errors.ts';
+import { Claim, ClaimedJob } from '../../../src/engine/jobs/claim.ts';
+import { describeThrown, readable, toFailure } from '../../../src/engine/jobs/failures.ts';
 
 const hostile = new Proxy(
   {},
@@ -37,7 +37,7 @@ test.each([
 test('of an Error its code, or else its name, its message and its stack are told', () => {
   const plain = describeThrown(new TypeError('wrong'));
   expect(plain).toMatchObject({ code: 'TypeError', message: 'wrong' });
-  expect(plain.stack).toContain('failures.test.ts');
+  expect(plain.stack).toContain('failures.unit.test.ts');
   const coded = Object.assign(new Error('refused'), { code: 'ECONNREFUSED' });
   expect(describeThrown(coded)).toMatchObject({ code: 'ECONNREFUSED', message: 'refused' });
 });

@@ -1,8 +1,8 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { BusyLanes } from '../../../../src/engine/jobs/busy-lanes.ts';
-import type { Enqueued } from '../../../../src/engine/jobs/enqueue.ts';
-import type { NewJob } from '../../../../src/engine/jobs/new-job.ts';
+import { BusyLanes } from '../../../src/engine/jobs/busy-lanes.ts';
+import type { Enqueued } from '../../../src/engine/jobs/enqueue.ts';
+import type { NewJob } from '../../../src/engine/jobs/new-job.ts';
 
 const job = (lane: string | undefined, p: string, key?: string): NewJob => ({
   ...{ queue: 'q', priority: 2, plain: false },

@@ -1,6 +1,6 @@
 /**
  * What labels look like, to the pixel. After a change that is meant: look at the images, then
- * `UPDATE_GOLDEN=1 npx vitest run test/apps/labels/render/golden.test.ts` writes them anew.
+ * `UPDATE_GOLDEN=1 npx vitest run test/apps/labels/render/golden.unit.test.ts` writes them anew.
  */
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

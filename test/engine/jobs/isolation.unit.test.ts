@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { CrashIsolation } from '../../../../src/engine/jobs/isolation.ts';
+import { CrashIsolation } from '../../../src/engine/jobs/isolation.ts';
 
 const none = { suspect: false, alone: false };
 const suspects = { suspect: true, alone: false };

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Prefetch } from '../../../../src/engine/jobs/prefetch.ts';
+import { Prefetch } from '../../../src/engine/jobs/prefetch.ts';
 
 test('as many as can run at once are held before anything is known', () => {
   const prefetch = new Prefetch(10, 1000);
