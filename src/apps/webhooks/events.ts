@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { requireText } from '../../engine/jobs/kind.ts';
+import { requireText } from '../../engine/validate.ts';
 
 export interface NewEvent {
   /** Such as `pallet.moved`. */

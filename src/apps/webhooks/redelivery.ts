@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { requireId } from '../../engine/jobs/jobs.ts';
+import { requireId } from '../../engine/validate.ts';
 import { getDelivery } from './deliveries.ts';
 import { noEndpoint } from './not-found.ts';
 import type { Store } from './store.ts';

@@ -1,7 +1,7 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { type Page, requireId } from '../../engine/jobs/jobs.ts';
-import { requireWhole } from '../../engine/jobs/kind.ts';
+import type { Page, PageRequest } from '../../engine/paging.ts';
+import { requireId, requireWhole } from '../../engine/validate.ts';
 import type { SecretBox } from '../../secrets/box.ts';
 import {
   type Delivery,
@@ -24,8 +24,6 @@ export interface WebhooksOptions {
   /** Checked when an endpoint is set up, beside at every connect. */
   readonly policy?: AddressPolicyOptions;
 }
-
-type PageRequest = { readonly limit?: number; readonly cursor?: string };
 
 /**
  * Events, who is told of them, and how that went. Delivering is the business of a worker: see `webhookKinds`.

@@ -1,4 +1,5 @@
 import { TallymanError } from '../errors.ts';
+import { requireText, requireWhole } from '../validate.ts';
 import type { JobContext } from './context.ts';
 import type { StandardSchema } from './standard-schema.ts';
 
@@ -121,31 +122,6 @@ export function defineKind<Payload = unknown>(definition: KindDefinition<Payload
 function dedupeInterval(dedupe: KindDefinition<unknown>['dedupe']): string | null {
   if (!dedupe) return null;
   return dedupe.keep === 'forever' ? '10000 years' : `${dedupe.keep.ms} milliseconds`;
-}
-
-export function requireText(value: unknown, what: string, maxBytes: number): asserts value is string {
-  if (typeof value !== 'string' || value.length === 0)
-    throw new TallymanError(
-      'BAD_OPTION',
-      `${what} must be a text that is not empty, got ${JSON.stringify(value)}`,
-    );
-  const bytes = Buffer.byteLength(value);
-  if (bytes > maxBytes)
-    throw new TallymanError('BAD_OPTION', `${what} must be at most ${maxBytes} bytes, got ${bytes}`);
-  if (value.includes('\0')) throw new TallymanError('BAD_OPTION', `${what} must not contain a NUL character`);
-}
-
-export function requireWhole(
-  value: unknown,
-  what: string,
-  min: number,
-  max: number,
-): asserts value is number {
-  if (!Number.isInteger(value) || (value as number) < min || (value as number) > max)
-    throw new TallymanError(
-      'BAD_OPTION',
-      `${what} must be a whole number from ${min} to ${max}, got ${String(value)}`,
-    );
 }
 
 export function requirePriority(value: unknown): asserts value is Priority {
