@@ -1,5 +1,4 @@
 import { dirname } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type MqttOptions, mqttSettings } from '../apps/iot/mqtt/index.ts';
 import { registerDoors, startIntake } from '../apps/rfid/intake/index.ts';
 import { print } from '../cli/output/print.ts';
@@ -8,6 +7,7 @@ import type { Config } from '../config/keys.ts';
 import { loadConfig } from '../config/load.ts';
 import { messageOf, TallymanError } from '../engine/errors.ts';
 import type { Logger } from '../engine/logger.ts';
+import { pause } from '../engine/resilience/deadline.ts';
 import { reachDatabase } from '../host/process/database.ts';
 import { createLogger } from '../host/process/logger.ts';
 import { openRuntime, type Runtime } from '../host/process/open.ts';
@@ -170,7 +170,7 @@ async function watch(
   logger: Logger,
 ): Promise<void> {
   for (let tookMs = 0; !signal.aborted; ) {
-    await sleep(Math.max(auditMs, 5 * tookMs), undefined, { signal }).catch(() => {});
+    await pause(Math.max(auditMs, 5 * tookMs), signal);
     const began = performance.now();
     try {
       if (!signal.aborted) tell(await books.audit());
@@ -184,6 +184,6 @@ async function watch(
 async function drained(books: Books, limitMs: number, tell: (balance: Balance) => void): Promise<void> {
   for (const deadline = performance.now() + limitMs; books.isOpen && performance.now() < deadline; ) {
     tell(await books.audit());
-    if (books.isOpen) await sleep(100);
+    if (books.isOpen) await pause(100);
   }
 }

@@ -1,6 +1,6 @@
 import { engineComponent, requireMigrated } from '../engine/database/migrate.ts';
 import { messageOf } from '../engine/errors.ts';
-import { within } from '../engine/wakeups/reconnect.ts';
+import { within } from '../engine/resilience/deadline.ts';
 import type { Runtime } from '../host/process/open.ts';
 import { components } from './components.ts';
 

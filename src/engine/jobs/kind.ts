@@ -1,4 +1,5 @@
 import { TallymanError } from '../errors.ts';
+import { exponentialMs } from '../resilience/backoff.ts';
 import { requireText, requireWhole } from '../validate.ts';
 import type { JobContext } from './context.ts';
 import type { StandardSchema } from './standard-schema.ts';
@@ -74,7 +75,8 @@ export interface Kind<Payload = unknown> {
 // biome-ignore lint/suspicious/noExplicitAny: a list of kinds with different payloads has no other common type
 export type AnyKind = Kind<any>;
 
-export const defaultBackoff: Backoff = (attempt) => Math.min(1024, 2 ** attempt) * 1000;
+/** 2 s after the first failure, up to 17 minutes. */
+export const defaultBackoff: Backoff = (attempt) => exponentialMs(attempt, { minMs: 1000, maxMs: 1_024_000 });
 
 /**
  * One kind of job: its payload, its place, how it is retried, and its handler, in one definition.
