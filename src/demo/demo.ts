@@ -1,10 +1,10 @@
 import { dirname } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type MqttOptions, mqttSettings } from '../apps/iot/mqtt/index.ts';
 import { registerDoors, startIntake } from '../apps/rfid/intake/index.ts';
 import type { Config } from '../config/keys.ts';
 import { messageOf, TallymanError } from '../engine/errors.ts';
 import type { Logger } from '../engine/logger.ts';
+import { pause } from '../engine/resilience/deadline.ts';
 import { version } from '../engine/version.ts';
 import { apps } from '../host/apps.ts';
 import { print } from '../host/cli/output/print.ts';
@@ -175,7 +175,7 @@ async function watch(
   logger: Logger,
 ): Promise<void> {
   for (let tookMs = 0; !signal.aborted; ) {
-    await sleep(Math.max(auditMs, 5 * tookMs), undefined, { signal }).catch(() => {});
+    await pause(Math.max(auditMs, 5 * tookMs), signal);
     const began = performance.now();
     try {
       if (!signal.aborted) tell(await books.audit());
@@ -189,6 +189,6 @@ async function watch(
 async function drained(books: Books, limitMs: number, tell: (balance: Balance) => void): Promise<void> {
   for (const deadline = performance.now() + limitMs; books.isOpen && performance.now() < deadline; ) {
     tell(await books.audit());
-    if (books.isOpen) await sleep(100);
+    if (books.isOpen) await pause(100);
   }
 }

@@ -1,9 +1,9 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { MqttOptions } from '../apps/iot/mqtt/index.ts';
 import { TallymanError } from '../engine/errors.ts';
+import { pause } from '../engine/resilience/deadline.ts';
 import type { Random } from '../simulate/random.ts';
 
 /** What the process is told when it starts. */
@@ -43,16 +43,15 @@ export class KillableProcessor {
 
   /** Kills and restarts it at random moments, at any stage, until the signal fires; then it runs. */
   async torment(random: Random, signal: AbortSignal): Promise<void> {
-    const pause = (ms: number): Promise<void> => sleep(ms, undefined, { signal }).catch(() => {});
     while (!signal.aborted) {
-      await pause(300 + random.below(1700));
+      await pause(300 + random.below(1700), signal);
       if (signal.aborted) return;
       await this.#end('SIGKILL');
       this.kills += 1;
-      await pause(random.below(800));
+      await pause(random.below(800), signal);
       const starting = this.start();
       // Sometimes before it has come up.
-      if (random.chance(0.3)) await Promise.race([starting, pause(random.below(400))]);
+      if (random.chance(0.3)) await Promise.race([starting, pause(random.below(400), signal)]);
       else await starting;
       starting.catch(() => {});
     }

@@ -10,7 +10,7 @@ export type { Problem } from './jobs/check.ts';
 export type { JobContext } from './jobs/context.ts';
 export type { Enqueued } from './jobs/enqueue.ts';
 export type { JobEvent, WorkerEvents } from './jobs/events.ts';
-export type { Job, JobError, JobFilter, JobStatus, Page } from './jobs/jobs.ts';
+export type { Job, JobError, JobFilter, JobStatus } from './jobs/jobs.ts';
 export {
   type AnyKind,
   type Backoff,
@@ -32,6 +32,7 @@ export type { LaneGrant, LaneLock } from './locks/lane-lock.ts';
 export { type RedisLaneLockOptions, redisLaneLock } from './locks/redis.ts';
 export type { Appended, LogEntry, NewEntry } from './log/log.ts';
 export { consoleLogger, type Logger, silentLogger } from './logger.ts';
+export type { Page, PageRequest } from './paging.ts';
 export type { NewSchedule, Schedule } from './schedules/schedules.ts';
 export { Tallyman, type TallymanOptions } from './tallyman.ts';
 export { type NatsWakeupOptions, natsWakeup } from './wakeups/nats.ts';

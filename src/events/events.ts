@@ -1,5 +1,5 @@
 import type { Queryable } from '../engine/database/database.ts';
-import { requireWhole } from '../engine/jobs/kind.ts';
+import { requireWhole } from '../engine/validate.ts';
 import { EventCatalogue, type EventType } from './catalogue.ts';
 import { type Emitted, emit, emitMany, type NewEvent } from './emit.ts';
 import { purgeEvents } from './purge.ts';

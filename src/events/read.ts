@@ -1,5 +1,5 @@
 import type { Queryable } from '../engine/database/database.ts';
-import { requireId } from '../engine/jobs/jobs.ts';
+import { requireId } from '../engine/validate.ts';
 
 export interface DomainEvent {
   /** Its place among all events: the cursor of readers. */

@@ -1,5 +1,7 @@
 import { z } from 'zod';
 import type { TenantScope } from '../engine/database/tenant.ts';
+import { defaultPageLimit, maxPageLimit } from '../engine/paging.ts';
+import { isId } from '../engine/validate.ts';
 import { isKeepable } from '../server/http/body.ts';
 import type { Role } from './roles.ts';
 import type { Services } from './services.ts';
@@ -70,9 +72,7 @@ export function route<
 
 export const id = z
   .string()
-  .refine((text) => /^\d{1,19}$/.test(text) && BigInt(text) <= 9223372036854775807n, {
-    error: 'expected an id: a number',
-  })
+  .refine(isId, { error: 'expected an id: a number' })
   .meta({ pattern: '^\\d{1,19}$' });
 
 /** A text that is not empty, of so many bytes at the most. */
@@ -86,7 +86,7 @@ export const text = (maxBytes: number) =>
 export const timestamp = z.iso.datetime({ offset: true }).transform((value) => new Date(value));
 
 export const page = {
-  limit: z.coerce.number().int().min(1).max(200).default(50),
+  limit: z.coerce.number().int().min(1).max(maxPageLimit).default(defaultPageLimit),
   cursor: id.optional(),
 };
 

@@ -1,3 +1,5 @@
+import { endsWithin } from '../engine/resilience/deadline.ts';
+
 export interface SharedLookOptions {
   /** An answer, good or bad, is good for so long. */
   readonly cacheMs: number;
@@ -25,7 +27,7 @@ export class SharedLook<T> {
   async answer(): Promise<{ readonly last: T | undefined; readonly well: boolean }> {
     if (!this.#underWay && performance.now() - this.#lookedAt >= this.#options.cacheMs)
       this.#underWay = this.#lookOnce();
-    const inTime = this.#underWay ? await within(this.#underWay, this.#options.patienceMs) : true;
+    const inTime = this.#underWay ? await endsWithin(this.#underWay, this.#options.patienceMs) : true;
     return { last: this.#last, well: inTime && this.#well };
   }
 
@@ -39,17 +41,5 @@ export class SharedLook<T> {
       this.#lookedAt = performance.now();
       this.#underWay = undefined;
     }
-  }
-}
-
-async function within(work: Promise<void>, ms: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<false>((resolve) => {
-    timer = setTimeout(resolve, ms, false);
-  });
-  try {
-    return await Promise.race([work.then(() => true), late]);
-  } finally {
-    clearTimeout(timer);
   }
 }

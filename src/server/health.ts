@@ -1,6 +1,6 @@
 import { type Component, engineComponent, requireMigrated } from '../engine/database/migrate.ts';
 import { messageOf } from '../engine/errors.ts';
-import { within } from '../engine/wakeups/reconnect.ts';
+import { within } from '../engine/resilience/deadline.ts';
 import type { Runtime } from '../host/process/open.ts';
 
 export interface Readiness {

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { pause } from '../engine/resilience/deadline.ts';
 import type { Publisher } from './publisher.ts';
 import { type ReaderOptions, type Transmission, transmissions } from './readers.ts';
 import { Truth } from './truth.ts';
@@ -27,7 +27,7 @@ export async function driveReaders(options: DriveOptions): Promise<Truth> {
     if (signal.aborted || truth.figures.distinctReads >= count) break;
     const ahead = beganAt + pausedMs + transmission.at / 1000 - Date.now();
     if (ahead < -mostBehindMs) pausedMs -= ahead;
-    else if (ahead > 1) await sleep(ahead, undefined, { signal }).catch(() => {});
+    else if (ahead > 1) await pause(ahead, signal);
     if (signal.aborted) break;
     if (transmission.reads.length === 0) truth.damaged();
     else truth.sent(transmission.reads, transmission.again);

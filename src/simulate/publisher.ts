@@ -4,7 +4,8 @@ import type { MqttClient } from 'mqtt';
 import { describe } from '../engine/database/database.ts';
 import { messageOf, TallymanError } from '../engine/errors.ts';
 import { type Logger, silentLogger } from '../engine/logger.ts';
-import { Outage, within } from '../engine/wakeups/reconnect.ts';
+import { endsWithin } from '../engine/resilience/deadline.ts';
+import { Outage } from '../engine/resilience/outage.ts';
 
 /** MQTT.js heeds no receive maximum; a broker drops what is beyond its own, and the smallest usual one is 20. */
 const defaultInFlight = 15;
@@ -92,10 +93,7 @@ export class Publisher {
 
   /** True when everything is acknowledged in time. */
   async flushed(timeoutMs: number): Promise<boolean> {
-    return within(Promise.all(this.#underWay), timeoutMs).then(
-      () => true,
-      () => false,
-    );
+    return endsWithin(Promise.all(this.#underWay), timeoutMs);
   }
 
   async close(): Promise<void> {

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { requireWhole } from '../../engine/jobs/kind.ts';
+import { requireWhole } from '../../engine/validate.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks } from './changes/tasks.ts';
 import { lockByMac, mostLabels, noLabel } from './labels.ts';

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { requireText, requireWhole } from '../../engine/jobs/kind.ts';
+import { requireText, requireWhole } from '../../engine/validate.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks, lockLabels } from './changes/tasks.ts';
 import type { Palette } from './render/index.ts';

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { type Page, pageOf } from '../../engine/jobs/jobs.ts';
+import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks, lockLabels } from './changes/tasks.ts';
 import { normaliseMac } from './mac.ts';
@@ -163,9 +163,9 @@ export async function listLabels(
   on: Queryable,
   tenantId: string,
   filter: { readonly store?: string; readonly state?: PageState; readonly sku?: string } = {},
-  page: { readonly limit?: number; readonly cursor?: string } = {},
+  page: PageRequest = {},
 ): Promise<Page<Label>> {
-  const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
+  const { limit, fetchLimit, cursor } = pageRequest(page);
   const { rows } = await on.query<Label>(
     `select ${columns} from ${from}
       where l.tenant_id = $1 and ($2::bigint is null or l.id < $2) and ($3::text is null or s.code = $3)
@@ -173,14 +173,7 @@ export async function listLabels(
         and ($5::text is null or exists (select 1 from labels.pages g join labels.products p on p.id = g.product_id
                                           where g.label_id = l.id and p.sku = $5))
       order by l.id desc limit $6`,
-    [
-      tenantId,
-      page.cursor ?? null,
-      filter.store ?? null,
-      filter.state ?? null,
-      filter.sku ?? null,
-      limit + 1,
-    ],
+    [tenantId, cursor, filter.store ?? null, filter.state ?? null, filter.sku ?? null, fetchLimit],
   );
   return pageOf(rows, limit);
 }

@@ -1,7 +1,7 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { type Page, pageOf } from '../../engine/jobs/jobs.ts';
-import { requireText } from '../../engine/jobs/kind.ts';
+import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
+import { requireText } from '../../engine/validate.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks, labelsShowing, lockLabels } from './changes/tasks.ts';
 
@@ -127,14 +127,14 @@ export async function listProducts(
   on: Queryable,
   tenantId: string,
   storeCode: string,
-  page: { readonly limit?: number; readonly cursor?: string } = {},
+  page: PageRequest = {},
 ): Promise<Page<Product>> {
-  const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
+  const { limit, fetchLimit, cursor } = pageRequest(page);
   const { rows } = await on.query<Product>(
     `select ${columns} from labels.products p join labels.stores s on s.id = p.store_id
       where s.tenant_id = $1 and s.code = $2 and ($3::bigint is null or p.id < $3)
       order by p.id desc limit $4`,
-    [tenantId, storeCode, page.cursor ?? null, limit + 1],
+    [tenantId, storeCode, cursor, fetchLimit],
   );
   return pageOf(rows, limit);
 }

@@ -1,7 +1,7 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { type Page, pageOf } from '../../engine/jobs/jobs.ts';
-import { requireText } from '../../engine/jobs/kind.ts';
+import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
+import { requireText } from '../../engine/validate.ts';
 import type { SecretBox } from '../../secrets/box.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks, lockLabels } from './changes/tasks.ts';
@@ -118,13 +118,13 @@ export async function requireStore(on: Queryable, tenantId: string, code: string
 export async function listStores(
   on: Queryable,
   tenantId: string,
-  page: { readonly limit?: number; readonly cursor?: string } = {},
+  page: PageRequest = {},
 ): Promise<Page<Store>> {
-  const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
+  const { limit, fetchLimit, cursor } = pageRequest(page);
   const { rows } = await on.query<Store>(
     `select ${columns} from labels.stores s
       where s.tenant_id = $1 and ($2::bigint is null or s.id < $2) order by s.id desc limit $3`,
-    [tenantId, page.cursor ?? null, limit + 1],
+    [tenantId, cursor, fetchLimit],
   );
   return pageOf(rows, limit);
 }

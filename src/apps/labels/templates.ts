@@ -1,7 +1,7 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { type Page, pageOf } from '../../engine/jobs/jobs.ts';
-import { requireText } from '../../engine/jobs/kind.ts';
+import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
+import { requireText } from '../../engine/validate.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks, labelsShowing, lockLabels } from './changes/tasks.ts';
 import { images } from './images.ts';
@@ -75,13 +75,13 @@ export async function requireTemplate(
 export async function listTemplates(
   on: Queryable,
   tenantId: string,
-  page: { readonly limit?: number; readonly cursor?: string } = {},
+  page: PageRequest = {},
 ): Promise<Page<LabelTemplate>> {
-  const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
+  const { limit, fetchLimit, cursor } = pageRequest(page);
   const { rows } = await on.query<LabelTemplate>(
     `select ${columns} from ${from}
       where t.tenant_id = $1 and ($2::bigint is null or t.id < $2) order by t.id desc limit $3`,
-    [tenantId, page.cursor ?? null, limit + 1],
+    [tenantId, cursor, fetchLimit],
   );
   return pageOf(rows, limit);
 }

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { type Page, pageOf } from '../../engine/jobs/jobs.ts';
+import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
 
 export interface Basket {
   readonly id: string;
@@ -30,8 +30,6 @@ export interface MovementFilter {
   readonly to?: Date;
 }
 
-type PageRequest = { readonly limit?: number; readonly cursor?: string };
-
 const basketColumns = `b.id, b.tenant_id as "tenantId", b.epc_hex as "epcHex", b.epc_uri as "epcUri",
   b.location_id as "locationId", b.last_device_id as "lastDeviceId", b.first_seen_at as "firstSeenAt",
   b.last_seen_at as "lastSeenAt"`;
@@ -58,12 +56,12 @@ export async function listBaskets(
   filter: { readonly locationId?: string },
   page: PageRequest,
 ): Promise<Page<Basket>> {
-  const limit = page.limit ?? 50;
+  const { limit, fetchLimit, cursor } = pageRequest(page);
   const { rows } = await on.query<Basket>(
     `select ${basketColumns} from rfid.baskets b
       where b.tenant_id = $1 and ($2::bigint is null or b.location_id = $2) and ($3::bigint is null or b.id < $3)
       order by b.id desc limit $4`,
-    [tenantId, filter.locationId ?? null, page.cursor ?? null, limit + 1],
+    [tenantId, filter.locationId ?? null, cursor, fetchLimit],
   );
   return pageOf(rows, limit);
 }
@@ -75,7 +73,7 @@ export async function listMovements(
   filter: MovementFilter,
   page: PageRequest,
 ): Promise<Page<Movement>> {
-  const limit = page.limit ?? 50;
+  const { limit, fetchLimit, cursor } = pageRequest(page);
   const { rows } = await on.query<Movement>(
     `select m.id, m.basket_id as "basketId", b.epc_hex as "epcHex", b.epc_uri as "epcUri",
             m.from_location_id as "fromLocationId", m.to_location_id as "toLocationId", m.device_id as "deviceId",
@@ -85,14 +83,7 @@ export async function listMovements(
         and ($3::timestamptz is null or m.event_timestamp >= $3) and ($4::timestamptz is null or m.event_timestamp < $4)
         and ($5::bigint is null or m.id < $5)
       order by m.id desc limit $6`,
-    [
-      tenantId,
-      filter.basketId ?? null,
-      filter.from ?? null,
-      filter.to ?? null,
-      page.cursor ?? null,
-      limit + 1,
-    ],
+    [tenantId, filter.basketId ?? null, filter.from ?? null, filter.to ?? null, cursor, fetchLimit],
   );
   return pageOf(rows, limit);
 }

@@ -1,5 +1,6 @@
 import { TallymanError } from '../../engine/errors.ts';
-import { type Page, pageOf, requireId } from '../../engine/jobs/jobs.ts';
+import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
+import { requireId } from '../../engine/validate.ts';
 import type { Store } from './store.ts';
 
 /** One attempt to deliver: a row of `webhook_deliveries`. */
@@ -51,13 +52,12 @@ export interface Delivery {
 export async function listAttempts(
   store: Store,
   filter: DeliveryFilter,
-  page: { readonly limit?: number; readonly cursor?: string },
+  page: PageRequest,
 ): Promise<Page<DeliveryAttempt>> {
-  const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
-  if (page.cursor !== undefined) requireId(page.cursor);
+  const { limit, fetchLimit, cursor } = pageRequest(page);
   if (filter.endpointId !== undefined) requireId(filter.endpointId);
   if (filter.deliveryId !== undefined) requireDeliveryId(filter.deliveryId);
-  const values: unknown[] = [page.cursor ?? null, limit + 1];
+  const values: unknown[] = [cursor, fetchLimit];
   const conditions = ['($1::bigint is null or w.id < $1::bigint)'];
   const equal = (column: string, value: unknown): void => {
     if (value !== undefined) conditions.push(`w.${column} = $${values.push(value)}`);

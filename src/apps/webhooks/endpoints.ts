@@ -1,6 +1,6 @@
 import { TallymanError } from '../../engine/errors.ts';
-import { type Page, pageOf, requireId } from '../../engine/jobs/jobs.ts';
-import { requireText, requireWhole } from '../../engine/jobs/kind.ts';
+import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
+import { requireId, requireText, requireWhole } from '../../engine/validate.ts';
 import type { SecretBox } from '../../secrets/box.ts';
 import type { AddressPolicy } from './network/addresses.ts';
 import { checkUrl } from './network/url.ts';
@@ -103,17 +103,13 @@ export class Endpoints {
   }
 
   /** Newest first. */
-  async list(
-    filter: { readonly tenantId?: string } = {},
-    page: { readonly limit?: number; readonly cursor?: string } = {},
-  ): Promise<Page<Endpoint>> {
-    const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
-    if (page.cursor !== undefined) requireId(page.cursor);
+  async list(filter: { readonly tenantId?: string } = {}, page: PageRequest = {}): Promise<Page<Endpoint>> {
+    const { limit, fetchLimit, cursor } = pageRequest(page);
     const { rows } = await this.#store.query<Endpoint>(
       `select ${columns} from tallyman_webhooks.endpoints e
         where ($1::text is null or e.tenant_id = $1) and ($2::bigint is null or e.id < $2)
         order by e.id desc limit $3`,
-      [filter.tenantId ?? null, page.cursor ?? null, limit + 1],
+      [filter.tenantId ?? null, cursor, fetchLimit],
     );
     return pageOf(rows, limit);
   }

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { requireId } from '../../engine/jobs/jobs.ts';
+import { requireId } from '../../engine/validate.ts';
 import { emit } from '../../events/emit.ts';
 import { getDelivery } from './deliveries.ts';
 import { pingType } from './event-types.ts';

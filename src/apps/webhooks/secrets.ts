@@ -1,5 +1,5 @@
 import type { Queryable } from '../../engine/database/database.ts';
-import { requireWhole } from '../../engine/jobs/kind.ts';
+import { requireWhole } from '../../engine/validate.ts';
 import type { SecretBox } from '../../secrets/box.ts';
 import { newSecret } from './delivery/sign.ts';
 import { noEndpoint } from './not-found.ts';

@@ -1,5 +1,6 @@
 import { TallymanError } from '../../engine/errors.ts';
-import { type Page, requireId } from '../../engine/jobs/jobs.ts';
+import type { Page, PageRequest } from '../../engine/paging.ts';
+import { requireId } from '../../engine/validate.ts';
 import type { SecretBox } from '../../secrets/box.ts';
 import {
   type Delivery,
@@ -20,8 +21,6 @@ export interface WebhooksOptions {
   /** Checked when an endpoint is set up, beside at every connect. */
   readonly policy?: AddressPolicyOptions;
 }
-
-type PageRequest = { readonly limit?: number; readonly cursor?: string };
 
 /**
  * Who is told of events, and how that went. `Events` writes them, `webhookFollower` turns them into deliveries, and a

@@ -10,7 +10,7 @@ import { connect, createServer } from 'node:net';
 import { delimiter, join, relative, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { TallymanError } from '../../engine/errors.ts';
-import { within } from '../../engine/wakeups/reconnect.ts';
+import { within } from '../../engine/resilience/deadline.ts';
 import type { Broker } from '../broker.ts';
 
 /** Debian and Homebrew put it where the PATH of a person does not lead. */

@@ -1,6 +1,6 @@
 import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
-import { requireText, requireWhole } from '../jobs/kind.ts';
+import { requireText, requireWhole } from '../validate.ts';
 
 export interface Checkpoint<Position = unknown> {
   readonly position: Position;

@@ -1,8 +1,12 @@
 import { messageOf } from '../errors.ts';
+import type { BackoffLimits } from '../resilience/backoff.ts';
 
 /** The driver's errors that say that the connection is gone, without the reason and without a code. */
 const lostConnection =
   /Connection terminated|Client has encountered a connection error|Client was closed|timeout expired/;
+
+/** Between attempts of a statement that has to succeed: quick at first, since most outages are a failover. */
+export const statementRetry: BackoffLimits = { minMs: 20, maxMs: 2_000 };
 
 /** An answer did not come in time, so the connection is given up. The outcome of its statement is unknown. */
 export class ConnectionTimeoutError extends Error {

@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { within } from '../resilience/deadline.ts';
 import type { Database } from './database.ts';
 import { announcedPid } from './session.ts';
 
@@ -59,14 +60,5 @@ async function takesTransaction(client: pg.Client): Promise<boolean> {
 }
 
 /** Undefined when there is no answer in time, or none at all. */
-async function inTime<T>(answer: Promise<T>): Promise<T | undefined> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(resolve, patienceMs, undefined);
-  });
-  try {
-    return await Promise.race([answer.catch(() => undefined), late]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
+const inTime = <T>(answer: Promise<T>): Promise<T | undefined> =>
+  within(answer, patienceMs).catch(() => undefined);

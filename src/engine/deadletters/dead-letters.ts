@@ -1,6 +1,8 @@
 import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
-import { type JobError, type Page, pageOf, requireId } from '../jobs/jobs.ts';
+import type { JobError } from '../jobs/jobs.ts';
+import { type Page, type PageRequest, pageOf, pageRequest } from '../paging.ts';
+import { requireId } from '../validate.ts';
 
 /** Work that used up its attempts, whatever part of the system it came from. */
 export interface DeadLetter {
@@ -71,17 +73,13 @@ export class DeadLetters {
   }
 
   /** Newest first. */
-  async list(
-    filter: DeadLetterFilter = {},
-    page: { readonly limit?: number; readonly cursor?: string } = {},
-  ): Promise<Page<DeadLetter>> {
-    const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
-    if (page.cursor !== undefined) requireId(page.cursor);
+  async list(filter: DeadLetterFilter = {}, page: PageRequest = {}): Promise<Page<DeadLetter>> {
+    const { limit, fetchLimit, cursor } = pageRequest(page);
     const { where, values } = conditions(filter);
-    const cursor = `($${values.push(page.cursor ?? null)}::bigint is null or id < $${values.length}::bigint)`;
+    const below = `($${values.push(cursor)}::bigint is null or id < $${values.length}::bigint)`;
     const { rows } = await this.#database.query<DeadLetter>(
-      `select ${columns} from tallyman.dead_letters where ${where} and ${cursor}
-        order by id desc limit $${values.push(limit + 1)}`,
+      `select ${columns} from tallyman.dead_letters where ${where} and ${below}
+        order by id desc limit $${values.push(fetchLimit)}`,
       values,
     );
     return pageOf(rows, limit);

@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { Batcher } from '../batching/batcher.ts';
 import { type Database, isOutage } from '../database/database.ts';
 import type { Statement } from '../database/pipeline.ts';
 import { enterTenant, leaveTenant } from '../database/tenant.ts';
 import { LeaseLostError, TallymanError } from '../errors.ts';
+import { exponentialMs } from '../resilience/backoff.ts';
+import { pause } from '../resilience/deadline.ts';
 import type { ClaimedJob } from './claim.ts';
 import type { Settler } from './settle.ts';
 
@@ -162,7 +163,7 @@ export class Committer {
         );
         return rows[0]?.done === true;
       } catch {
-        await sleep(Math.min(2000, 50 * 2 ** attempt));
+        await pause(exponentialMs(attempt, lookAgain));
       }
     }
     return false;
@@ -192,6 +193,8 @@ function underTenants(
   enter(undefined);
   return { statements, places };
 }
+/** Ten looks take eleven seconds: a server that restarts is back by then. */
+const lookAgain = { minMs: 50, maxMs: 2_000 };
 
 const lost = (job: ClaimedJob): LeaseLostError =>
   new LeaseLostError(`job ${job.id}: its lease was taken over, or it was cancelled; nothing was written`);

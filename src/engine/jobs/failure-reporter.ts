@@ -1,8 +1,10 @@
 import type { EventEmitter } from 'node:events';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Batcher } from '../batching/batcher.ts';
 import { type Database, isPassing } from '../database/database.ts';
+import { statementRetry } from '../database/outage.ts';
 import { LeaseLostError, messageOf } from '../errors.ts';
+import { backoffMs } from '../resilience/backoff.ts';
+import { pause } from '../resilience/deadline.ts';
 import { toEvent, type WorkerEvents } from './events.ts';
 import { type Failure, type ReportedFailure, reportFailures, toRefused } from './failures.ts';
 
@@ -46,7 +48,7 @@ export class FailureReporter {
         events.emit('error', error as Error);
         if (failures.every(({ job }) => job.claim.lost)) return failures.map(() => lost);
         if (!isPassing(error) && attempt > 0) return this.#sendApart(failures, error);
-        await sleep(Math.min(2000, 20 * 2 ** attempt) * (0.5 + Math.random() / 2));
+        await pause(backoffMs(attempt, statementRetry));
       }
     }
   }

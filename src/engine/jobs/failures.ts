@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
 import type { Database } from '../database/database.ts';
 import type { RetryLater } from '../errors.ts';
+import { withJitter } from '../resilience/backoff.ts';
 import type { ClaimedJob } from './claim.ts';
 import type { Backoff } from './kind.ts';
 
@@ -30,9 +31,6 @@ export interface Failure {
   /** Its lane goes on: jobs behind it have been run already. */
   readonly isLaneKept?: boolean;
 }
-
-/** Up to a tenth on top, so that what failed together does not come back together. */
-export const withJitter = (ms: number): number => ms * (1 + Math.random() * 0.1);
 
 export function toFailure(job: ClaimedJob, thrown: unknown, backoff: Backoff): Failure {
   const attempt = job.attempts + 1;

@@ -1,5 +1,7 @@
 import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
+import { type Page, type PageRequest, pageOf, pageRequest } from '../paging.ts';
+import { requireId } from '../validate.ts';
 import type { Priority } from './kind.ts';
 
 export type JobStatus =
@@ -61,12 +63,6 @@ export interface JobFilter {
   readonly correlationId?: string;
 }
 
-export interface Page<T> {
-  readonly items: readonly T[];
-  /** Give it as `cursor` for the next page; null at the end. */
-  readonly nextCursor: string | null;
-}
-
 // One shape for the three places a job can be in. A job is in one of them at a time.
 const columns = `id, queue, kind, priority, tenant_id as "tenantId", lane, seq, payload, attempts,
   max_attempts as "maxAttempts", coalesce(correlation_id, id::text) as "correlationId", dedupe_key as "dedupeKey",
@@ -104,13 +100,9 @@ export class Jobs {
   }
 
   /** Newest first. */
-  async list(
-    filter: JobFilter = {},
-    page: { readonly limit?: number; readonly cursor?: string } = {},
-  ): Promise<Page<Job>> {
-    const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
-    if (page.cursor !== undefined) requireId(page.cursor);
-    const values: unknown[] = [page.cursor ?? null, limit + 1];
+  async list(filter: JobFilter = {}, page: PageRequest = {}): Promise<Page<Job>> {
+    const { limit, fetchLimit, cursor } = pageRequest(page);
+    const values: unknown[] = [cursor, fetchLimit];
     const conditions = ['($1::bigint is null or id < $1::bigint)'];
     const equal = (column: string, value: unknown): void => {
       if (value !== undefined) conditions.push(`${column} = $${values.push(value)}`);
@@ -176,14 +168,4 @@ export class Jobs {
     if (!job) return new TallymanError('NOT_FOUND', `there is no job ${id}`);
     return new TallymanError('BAD_STATE', `job ${id} is ${job.status} and cannot be ${what}`);
   }
-}
-
-export function pageOf<T extends { readonly id: string }>(rows: readonly T[], limit: number): Page<T> {
-  const items = rows.slice(0, limit);
-  return { items, nextCursor: rows.length > limit ? (items.at(-1)?.id ?? null) : null };
-}
-
-export function requireId(id: string): void {
-  if (!/^\d{1,19}$/.test(id) || BigInt(id) > 9223372036854775807n)
-    throw new TallymanError('BAD_OPTION', `"${id}" is not an id: expected a number`);
 }

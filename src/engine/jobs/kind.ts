@@ -1,4 +1,6 @@
 import { TallymanError } from '../errors.ts';
+import { exponentialMs } from '../resilience/backoff.ts';
+import { requireText, requireWhole } from '../validate.ts';
 import type { JobContext } from './context.ts';
 import type { StandardSchema } from './standard-schema.ts';
 
@@ -91,7 +93,8 @@ export interface Kind<Payload = unknown> {
 // biome-ignore lint/suspicious/noExplicitAny: a list of kinds with different payloads has no other common type
 export type AnyKind = Kind<any>;
 
-export const defaultBackoff: Backoff = (attempt) => Math.min(1024, 2 ** attempt) * 1000;
+/** 2 s after the first failure, up to 17 minutes. */
+export const defaultBackoff: Backoff = (attempt) => exponentialMs(attempt, { minMs: 1000, maxMs: 1_024_000 });
 
 /**
  * One kind of job: its payload, its place, how it is retried, and its handler, in one definition.
@@ -153,31 +156,6 @@ export function defineKind<Payload = unknown>(definition: KindDefinition<Payload
 function dedupeInterval(dedupe: KindDefinition<unknown>['dedupe']): string | null {
   if (!dedupe) return null;
   return dedupe.keep === 'forever' ? '10000 years' : `${dedupe.keep.ms} milliseconds`;
-}
-
-export function requireText(value: unknown, what: string, maxBytes: number): asserts value is string {
-  if (typeof value !== 'string' || value.length === 0)
-    throw new TallymanError(
-      'BAD_OPTION',
-      `${what} must be a text that is not empty, got ${JSON.stringify(value)}`,
-    );
-  const bytes = Buffer.byteLength(value);
-  if (bytes > maxBytes)
-    throw new TallymanError('BAD_OPTION', `${what} must be at most ${maxBytes} bytes, got ${bytes}`);
-  if (value.includes('\0')) throw new TallymanError('BAD_OPTION', `${what} must not contain a NUL character`);
-}
-
-export function requireWhole(
-  value: unknown,
-  what: string,
-  min: number,
-  max: number,
-): asserts value is number {
-  if (!Number.isInteger(value) || (value as number) < min || (value as number) > max)
-    throw new TallymanError(
-      'BAD_OPTION',
-      `${what} must be a whole number from ${min} to ${max}, got ${String(value)}`,
-    );
 }
 
 export function requirePriority(value: unknown): asserts value is Priority {

@@ -1,6 +1,7 @@
 import type { Value } from '../database/hot-query.ts';
 import { TallymanError } from '../errors.ts';
-import { type Kind, type Priority, requirePriority, requireText, requireWhole } from './kind.ts';
+import { requireText, requireWhole } from '../validate.ts';
+import { type Kind, type Priority, requirePriority } from './kind.ts';
 import { type Checked, check } from './standard-schema.ts';
 
 export interface EnqueueOptions {

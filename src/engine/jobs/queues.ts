@@ -1,6 +1,6 @@
 import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
-import { requireText } from './kind.ts';
+import { requireText } from '../validate.ts';
 
 export interface Queue {
   readonly name: string;

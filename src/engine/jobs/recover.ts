@@ -1,5 +1,5 @@
 import type { Database, Queryable } from '../database/database.ts';
-import { withJitter } from './failures.ts';
+import { withJitter } from '../resilience/backoff.ts';
 import type { AnyKind } from './kind.ts';
 
 export interface Recovered {

@@ -1,10 +1,12 @@
 import { EventEmitter } from 'node:events';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { context, type Tracer } from '@opentelemetry/api';
 import type pg from 'pg';
 import type { Database } from '../database/database.ts';
+import { statementRetry } from '../database/outage.ts';
 import { TenantDatabase } from '../database/tenant.ts';
 import { LeaseLostError, messageOf, PermanentError, TallymanError } from '../errors.ts';
+import { backoffMs } from '../resilience/backoff.ts';
+import { pause } from '../resilience/deadline.ts';
 import { after, type Claim, type ClaimAnswer, type ClaimedItem, ClaimedJob, type LaneRun } from './claim.ts';
 import { Committer } from './commit.ts';
 import { type ContextHost, RunningContext } from './context.ts';
@@ -252,7 +254,7 @@ export class Runner implements ContextHost {
         return rows[0]?.text;
       } catch (error) {
         this.events.emit('error', error as Error);
-        await sleep(Math.min(2000, 20 * 2 ** attempt));
+        await pause(backoffMs(attempt, statementRetry));
       }
     }
     return undefined;

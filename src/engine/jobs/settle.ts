@@ -1,7 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Database, isPassing } from '../database/database.ts';
 import type { RawRow, Value } from '../database/hot-query.ts';
+import { statementRetry } from '../database/outage.ts';
 import { messageOf } from '../errors.ts';
+import { backoffMs } from '../resilience/backoff.ts';
+import { pause } from '../resilience/deadline.ts';
 import { type Claim, type ClaimedJob, idsOf, type LaneRun } from './claim.ts';
 import { runWithoutJobContext } from './running.ts';
 
@@ -192,7 +194,7 @@ export class Settler {
         );
         // Refused twice, by a server that is there: one of the jobs is to blame, and the others must not wait for it.
         if (failures > 0 && !isPassing(error)) return this.#settleApart(batch, drops, error);
-        await sleep(Math.min(2000, 20 * 2 ** failures) * (0.5 + Math.random() / 2));
+        await pause(backoffMs(failures, statementRetry));
         failures += 1;
       }
     }

@@ -1,6 +1,8 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Batcher } from '../batching/batcher.ts';
 import type { Database } from '../database/database.ts';
+import { statementRetry } from '../database/outage.ts';
+import { backoffMs } from '../resilience/backoff.ts';
+import { pause } from '../resilience/deadline.ts';
 import { type ClaimedJob, markStarted } from './claim.ts';
 
 /** After so long a job that is alone is recorded as started. */
@@ -51,7 +53,7 @@ export class Starts {
         return jobs.map((job) => !lost.has(job.claim.token));
       } catch (error) {
         this.#onError(error);
-        await sleep(Math.min(2000, 20 * 2 ** attempt));
+        await pause(backoffMs(attempt, statementRetry));
       }
     }
     return jobs.map(() => false);

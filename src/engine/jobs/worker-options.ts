@@ -1,5 +1,6 @@
 import { TallymanError } from '../errors.ts';
-import { type AnyKind, requireWhole } from './kind.ts';
+import { requireWhole } from '../validate.ts';
+import type { AnyKind } from './kind.ts';
 
 export interface WorkerOptions {
   readonly kinds: readonly AnyKind[];

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../database/database.ts';
 import { prepareTenants } from '../database/tenant.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { LaneLock } from '../locks/lane-lock.ts';
+import { endsWithin, pause } from '../resilience/deadline.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
 import { PostgresWakeup } from '../wakeups/postgres.ts';
 import { type ClaimAnswer, ClaimedJob, LaneRun } from './claim.ts';
@@ -164,7 +164,7 @@ export class Worker {
     );
     this.#parts.onStart();
     this.#claims.hint();
-    const isIdle = await Promise.race([this.#claims.caughtUp.then(() => true), sleep(50, false)]);
+    const isIdle = await endsWithin(this.#claims.caughtUp, 50);
     this.#opening = isIdle ? this.#openUp() : this.#openUpLater();
     if (isIdle) await this.#opening;
   }
@@ -225,13 +225,13 @@ export class Worker {
 
   /** What waits comes first: connections and plans for anything else would only slow it down. */
   async #openUpLater(): Promise<void> {
-    await Promise.race([this.#claims.caughtUp, sleep(openUpWithinMs)]);
+    await endsWithin(this.#claims.caughtUp, openUpWithinMs);
     while (this.#state === 'running') {
       try {
         return await this.#openUp();
       } catch (error) {
         this.#trouble(error, 'the worker could not register its kinds; trying again');
-        await sleep(this.#options.pollIntervalMs);
+        await pause(this.#options.pollIntervalMs);
       }
     }
   }
@@ -261,11 +261,11 @@ export class Worker {
     await this.#handBack.release(this.#runner.takeWaiting());
     const deadline = Date.now() + this.#options.stopTimeoutMs;
     while (!this.#runner.quiet && Date.now() < deadline) {
-      await sleep(5);
+      await pause(5);
       await this.#handBack.release(this.#runner.takeWaiting());
     }
     const unfinished = this.#runner.takeRunning();
-    await Promise.race([this.#runner.settler.flushed(), sleep(2000)]);
+    await endsWithin(this.#runner.settler.flushed(), 2000);
     await this.#handBack.release(unfinished);
     this.#runner.stop();
     await this.#heartbeat?.stop();

@@ -1,7 +1,8 @@
 import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
-import { type Page, pageOf, requireId } from '../jobs/jobs.ts';
 import type { LanePolicy } from '../jobs/kind.ts';
+import { type Page, type PageRequest, pageOf, pageRequest } from '../paging.ts';
+import { requireId } from '../validate.ts';
 
 export type LaneState = 'held' | 'ready' | 'waiting' | 'blocked' | 'resting';
 
@@ -49,11 +50,8 @@ export class Lanes {
     this.#database = database;
   }
 
-  async list(
-    filter: LaneFilter = {},
-    page: { readonly limit?: number; readonly cursor?: string } = {},
-  ): Promise<Page<Lane>> {
-    const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
+  async list(filter: LaneFilter = {}, page: PageRequest = {}): Promise<Page<Lane>> {
+    const { limit, fetchLimit, cursor } = pageRequest(page);
     const { rows } = await this.#database.query<Lane>(
       `select * from (${lanes}) l
         where ($1::text is null or queue = $1) and ($2::text is null or "tenantId" = $2)
@@ -65,8 +63,8 @@ export class Lanes {
         filter.tenantId ?? null,
         filter.state ?? null,
         filter.key ?? null,
-        page.cursor ?? null,
-        limit + 1,
+        cursor,
+        fetchLimit,
       ],
     );
     return pageOf(rows, limit);

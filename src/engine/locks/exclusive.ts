@@ -3,7 +3,7 @@ import type { Database, Queryable } from '../database/database.ts';
 import { detectPooler } from '../database/pooler.ts';
 import { announcedPid } from '../database/session.ts';
 import { messageOf, TallymanError } from '../errors.ts';
-import { within } from '../wakeups/reconnect.ts';
+import { within } from '../resilience/deadline.ts';
 
 /** Where transactions run: a database, or the inside of an exclusive section. */
 export interface Transactor {

@@ -3,7 +3,10 @@ import { createRequire } from 'node:module';
 import type { ChainableCommander, Redis } from 'ioredis';
 import { messageOf, TallymanError } from '../errors.ts';
 import { type Logger, silentLogger } from '../logger.ts';
-import { addressOf, backoffMs, missingPackage, Outage, within } from '../wakeups/reconnect.ts';
+import { backoffMs } from '../resilience/backoff.ts';
+import { within } from '../resilience/deadline.ts';
+import { Outage } from '../resilience/outage.ts';
+import { addressOf, missingPackage } from '../resilience/service.ts';
 import type { LaneGrant, LaneLock } from './lane-lock.ts';
 
 export interface RedisLaneLockOptions {

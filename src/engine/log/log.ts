@@ -3,7 +3,7 @@ import { Batcher } from '../batching/batcher.ts';
 import { type Database, isConnectionError, type Queryable } from '../database/database.ts';
 import type { Value } from '../database/hot-query.ts';
 import { TallymanError } from '../errors.ts';
-import { requireText, requireWhole } from '../jobs/kind.ts';
+import { requireText, requireWhole } from '../validate.ts';
 
 export interface NewEntry {
   /** Names the entry for ever: appending it again answers the first offset and adds nothing. */

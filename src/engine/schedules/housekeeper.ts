@@ -1,9 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Database, isConnectionError } from '../database/database.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import { exclusively, type Transactor } from '../locks/exclusive.ts';
+import { backoffMs } from '../resilience/backoff.ts';
+import { pause } from '../resilience/deadline.ts';
+import { Outage } from '../resilience/outage.ts';
 import type { Retention } from '../retention/retention.ts';
-import { backoffMs, Outage } from '../wakeups/reconnect.ts';
 import type { Schedules } from './schedules.ts';
 
 export interface HousekeeperOptions {
@@ -164,6 +165,3 @@ export class Housekeeper {
     this.#outage.up();
   }
 }
-
-const pause = (ms: number, signal: AbortSignal): Promise<void> =>
-  sleep(ms, undefined, { signal }).catch(() => {});

@@ -1,11 +1,12 @@
 import { Cron } from 'croner';
 import type { Queryable } from '../database/database.ts';
 import { messageOf, TallymanError } from '../errors.ts';
-import { type Kind, requirePriority, requireText, requireWhole } from '../jobs/kind.ts';
+import { type Kind, requirePriority } from '../jobs/kind.ts';
 import type { EnqueueOptions } from '../jobs/new-job.ts';
 import { check } from '../jobs/standard-schema.ts';
 import type { Transactor } from '../locks/exclusive.ts';
 import { type Logger, silentLogger } from '../logger.ts';
+import { requireText, requireWhole } from '../validate.ts';
 
 type JobOptions = Pick<EnqueueOptions, 'queue' | 'priority' | 'lane' | 'maxAttempts' | 'latestOnly'>;
 

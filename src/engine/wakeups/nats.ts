@@ -5,18 +5,11 @@ import type { Socket } from 'node:net';
 import type { NatsConnection } from '@nats-io/transport-node';
 import { messageOf, TallymanError } from '../errors.ts';
 import { type Logger, silentLogger } from '../logger.ts';
-import {
-  addressOf,
-  defaultConnectTimeoutMs,
-  defaultReconnect,
-  encodeHint,
-  Inbox,
-  Link,
-  missingPackage,
-  Outage,
-  type Reconnect,
-  type Session,
-} from './reconnect.ts';
+import type { BackoffLimits } from '../resilience/backoff.ts';
+import { defaultConnectTimeoutMs, defaultReconnect, Link, type Session } from '../resilience/link.ts';
+import { Outage } from '../resilience/outage.ts';
+import { addressOf, missingPackage } from '../resilience/service.ts';
+import { encodeHint, Inbox } from './hints.ts';
 import type { Hint, Wakeup, WakeupStatus } from './wakeup.ts';
 
 export interface NatsWakeupOptions {
@@ -30,7 +23,7 @@ export interface NatsWakeupOptions {
   /** Asks for TLS; names the certificates where the system's own do not do. */
   readonly tls?: { readonly caFile?: string; readonly certFile?: string; readonly keyFile?: string };
   readonly logger?: Logger;
-  readonly reconnect?: Reconnect;
+  readonly reconnect?: BackoffLimits;
   /** How long one attempt to connect may take, over all servers. Default 5000. */
   readonly connectTimeoutMs?: number;
 }

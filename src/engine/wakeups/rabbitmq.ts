@@ -1,18 +1,11 @@
 import type { Channel, ChannelModel } from 'amqplib';
 import { messageOf, TallymanError } from '../errors.ts';
 import { type Logger, silentLogger } from '../logger.ts';
-import {
-  addressOf,
-  defaultConnectTimeoutMs,
-  defaultReconnect,
-  encodeHint,
-  Inbox,
-  Link,
-  missingPackage,
-  Outage,
-  type Reconnect,
-  type Session,
-} from './reconnect.ts';
+import type { BackoffLimits } from '../resilience/backoff.ts';
+import { defaultConnectTimeoutMs, defaultReconnect, Link, type Session } from '../resilience/link.ts';
+import { Outage } from '../resilience/outage.ts';
+import { addressOf, missingPackage } from '../resilience/service.ts';
+import { encodeHint, Inbox } from './hints.ts';
 import type { Hint, Wakeup, WakeupStatus } from './wakeup.ts';
 
 export interface RabbitmqWakeupOptions {
@@ -23,7 +16,7 @@ export interface RabbitmqWakeupOptions {
   /** Default `jobs.trigger`. */
   readonly routingKey?: string;
   readonly logger?: Logger;
-  readonly reconnect?: Reconnect;
+  readonly reconnect?: BackoffLimits;
   /** How long one attempt to connect may take. Default 5000. */
   readonly connectTimeoutMs?: number;
 }

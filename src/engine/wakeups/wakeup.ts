@@ -1,3 +1,5 @@
+import type { LinkStatus } from '../resilience/link.ts';
+
 /**
  * A wake-up is a hint that a queue may have work. It is never trusted and never needed:
  * every worker also polls. An adapter may lose, repeat or delay hints; it must not throw
@@ -19,6 +21,4 @@ export interface Hint {
   readonly jobId?: string;
 }
 
-export type WakeupStatus =
-  | { readonly state: 'up' }
-  | { readonly state: 'down'; readonly since: Date; readonly reason: string };
+export type WakeupStatus = LinkStatus;

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import type { Page } from '../../engine/jobs/jobs.ts';
+import { maxPageLimit, type Page } from '../../engine/paging.ts';
 
 export const examples = (lines: readonly string[]): string =>
   `\nExamples:\n${lines.map((line) => `  $ tallyman ${line}`).join('\n')}`;
@@ -54,7 +54,7 @@ export function oneOf<T extends string>(choices: readonly T[]): (text: string) =
   };
 }
 
-/** The library gives at most 200 at once; a person may ask for more. */
+/** The library gives a bounded page; a person may ask for more. */
 export async function collect<T>(
   options: PageOptions,
   list: (page: { limit: number; cursor?: string }) => Promise<Page<T>>,
@@ -62,7 +62,7 @@ export async function collect<T>(
   const items: T[] = [];
   let cursor = options.cursor;
   for (;;) {
-    const limit = Math.min(200, options.limit - items.length);
+    const limit = Math.min(maxPageLimit, options.limit - items.length);
     const page = await list({ limit, ...(cursor !== undefined && { cursor }) });
     items.push(...page.items);
     if (page.nextCursor === null || items.length >= options.limit)

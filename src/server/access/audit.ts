@@ -1,8 +1,7 @@
 import { Batcher } from '../../engine/batching/batcher.ts';
 import type { Database, Queryable } from '../../engine/database/database.ts';
 import { messageOf } from '../../engine/errors.ts';
-import type { Page } from '../../engine/jobs/jobs.ts';
-import { pageOf } from '../../engine/jobs/jobs.ts';
+import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
 
 export interface AuditEvent {
   readonly tenantId: string;
@@ -32,9 +31,9 @@ export async function auditWithin(tx: Queryable, event: AuditEvent): Promise<voi
 export async function listAudit(
   database: Queryable,
   filter: { readonly actor?: string; readonly action?: string; readonly outcome?: string },
-  page: { readonly limit?: number; readonly cursor?: string },
+  page: PageRequest,
 ): Promise<Page<AuditRow>> {
-  const limit = page.limit ?? 50;
+  const { limit, fetchLimit, cursor } = pageRequest(page);
   const { rows } = await database.query<AuditRow>(
     `select id, tenant_id as "tenantId", at, actor, action, resource, outcome, status, code,
             correlation_id as "correlationId", address
@@ -42,7 +41,7 @@ export async function listAudit(
       where ($1::bigint is null or id < $1::bigint) and ($2::text is null or actor = $2)
         and ($3::text is null or action = $3) and ($4::text is null or outcome = $4)
       order by id desc limit $5`,
-    [page.cursor ?? null, filter.actor ?? null, filter.action ?? null, filter.outcome ?? null, limit + 1],
+    [cursor, filter.actor ?? null, filter.action ?? null, filter.outcome ?? null, fetchLimit],
   );
   return pageOf(rows, limit);
 }

@@ -1,7 +1,7 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { requireText } from '../../engine/jobs/kind.ts';
+import { requireText } from '../../engine/validate.ts';
 import { type Role, roles } from '../../host/roles.ts';
 import type { SecretBox } from '../../secrets/box.ts';
 

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { requireText } from '../../engine/jobs/kind.ts';
+import { requireText } from '../../engine/validate.ts';
 
 export interface Tenant {
   readonly id: string;

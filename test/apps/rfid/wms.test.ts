@@ -36,12 +36,14 @@ const lines = ({ rows }: Plant) =>
 
 /** A server on the loopback that answers as it is told, and what it was asked. */
 async function http(
-  answer: (url: URL) => { status?: number; body: string; headers?: Record<string, string> },
+  answer: (url: URL) => { status?: number; body: string; headers?: Record<string, string> } | undefined,
 ) {
   const asked: { readonly url: string; readonly authorization: string | undefined }[] = [];
   const server = createServer((request, response) => {
     asked.push({ url: request.url ?? '', authorization: request.headers.authorization });
-    const { status = 200, body, headers = {} } = answer(new URL(request.url ?? '', 'http://wms'));
+    const told = answer(new URL(request.url ?? '', 'http://wms'));
+    if (told === undefined) return;
+    const { status = 200, body, headers = {} } = told;
     response.writeHead(status, headers).end(body);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -159,14 +161,24 @@ describe('WMS import', () => {
     },
   );
 
+  test.each([
+    [401, 'PermanentError'],
+    [404, 'PermanentError'],
+    [429, 'TallymanError'],
+    [503, 'TallymanError'],
+  ])('RFID-14: %s is asked again only where that can help', async (status, name) => {
+    const { url } = await http(() => ({ status, body: '' }));
+    const failing = httpWarehouse({ url }).plates(null, new AbortController().signal);
+    await expect(failing).rejects.toMatchObject({ name, code: 'WMS_FAILED' });
+  });
+
   test('RFID-14: one that does not answer is given up on', async () => {
-    const silent: typeof fetch = (_, options) =>
-      new Promise((_, reject) => {
-        options?.signal?.addEventListener('abort', () => reject(options.signal?.reason));
-      });
-    const system = httpWarehouse({ url: 'http://wms.example/', timeoutMs: 10, fetch: silent });
+    const { url } = await http(() => undefined);
+    const system = httpWarehouse({ url, timeoutMs: 50 });
     await expect(system.plates(null, new AbortController().signal)).rejects.toMatchObject({
+      name: 'TallymanError',
       code: 'WMS_FAILED',
+      message: expect.stringContaining('no complete answer within 50 ms'),
     });
     expect(() => httpWarehouse({ url: 'ftp://wms' })).toThrow(/http/);
   });

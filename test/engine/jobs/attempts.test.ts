@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { PermanentError, RetryLater } from '../../../src/engine/errors.ts';
-import { withJitter } from '../../../src/engine/jobs/failures.ts';
 import { defaultBackoff, defineKind } from '../../../src/engine/jobs/kind.ts';
+import { withJitter } from '../../../src/engine/resilience/backoff.ts';
 import { engine, until } from '../../support/engine.ts';
 
 const statusOf = async (bundle: Awaited<ReturnType<typeof engine>>, id: string) =>

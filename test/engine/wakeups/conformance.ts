@@ -5,7 +5,7 @@
  */
 import { resolve } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import type { Reconnect } from '../../../src/engine/wakeups/reconnect.ts';
+import type { BackoffLimits } from '../../../src/engine/resilience/backoff.ts';
 import type { Hint, Wakeup } from '../../../src/engine/wakeups/wakeup.ts';
 import { eventually } from '../../support/eventually.ts';
 import { RecordedLogs } from '../../support/services/logs.ts';
@@ -15,7 +15,7 @@ import type { Service } from '../../support/services/service.ts';
 export interface WakeupSettings {
   readonly url: string;
   readonly logger: RecordedLogs;
-  readonly reconnect: Reconnect;
+  readonly reconnect: BackoffLimits;
   readonly connectTimeoutMs: number;
 }
 

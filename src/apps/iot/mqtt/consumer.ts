@@ -10,10 +10,12 @@
  * A message is delivered at least once: again whenever its acknowledgement did not reach the broker. The commit has to
  * recognise it, by an idempotency key of its own. Nothing else, packet ids least of all, survives a crash on both sides.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf, TallymanError } from '../../../engine/errors.ts';
 import { type Logger, silentLogger } from '../../../engine/logger.ts';
-import { backoffMs, Outage, within } from '../../../engine/wakeups/reconnect.ts';
+import { type BackoffLimits, backoffMs } from '../../../engine/resilience/backoff.ts';
+import { pause, within } from '../../../engine/resilience/deadline.ts';
+import { Link, type Session } from '../../../engine/resilience/link.ts';
+import { Outage } from '../../../engine/resilience/outage.ts';
 import type { Connection } from './connection.ts';
 import { brokerOf } from './dial.ts';
 import { type DeadLetter, Intake, type OnBatch } from './intake.ts';
@@ -52,16 +54,18 @@ export interface MqttConsumerOptions {
   readonly logger?: Logger;
 }
 
+/** More than a connection takes to say goodbye: what was acknowledged last must reach the broker. */
+const closeTimeoutMs = 2_000;
+
 export class MqttConsumer {
   readonly #settings: MqttSettings;
   readonly #options: MqttConsumerOptions;
   readonly #logger: Logger;
   readonly #topics: readonly string[];
-  readonly #outage: Outage;
-  readonly #delay: { readonly minMs: number; readonly maxMs: number };
+  readonly #link: Link<Session>;
+  readonly #delay: BackoffLimits;
   #intake: Intake;
   #stopping: AbortController | undefined;
-  #running: Promise<void> = Promise.resolve();
   #gaps: Promise<void> = Promise.resolve();
   #connection: Connection | undefined;
   #subscriptions: readonly MqttSubscription[] = [];
@@ -88,11 +92,23 @@ export class MqttConsumer {
       minMs: settings.reconnectDelaySeconds * 1000,
       maxMs: Math.max(settings.maxReconnectDelaySeconds, settings.reconnectDelaySeconds) * 1000,
     };
-    this.#outage = new Outage(
-      logger,
-      { broker: brokerOf(settings), clientId: settings.clientId },
-      { down: 'MQTT broker lost or out of reach; trying again', up: 'MQTT broker is back' },
-    );
+    this.#link = new Link({
+      connect: (signal) => this.#connect(signal),
+      outage: new Outage(
+        logger,
+        { broker: brokerOf(settings), clientId: settings.clientId },
+        { down: 'MQTT broker lost or out of reach; trying again', up: 'MQTT broker is back' },
+      ),
+      reconnect: this.#delay,
+      connectTimeoutMs: settings.connectTimeoutSeconds * 1000,
+      closeTimeoutMs,
+      autoReconnect: settings.autoReconnect,
+      onState: (state, reason) => this.#become(state === 'up' ? 'connected' : state, reason),
+      onCleared: () => {
+        this.#connection = undefined;
+        this.#intake.forget();
+      },
+    });
     this.#intake = this.#newIntake();
   }
 
@@ -124,9 +140,7 @@ export class MqttConsumer {
     if (this.#stopping !== undefined)
       throw new TallymanError('ALREADY_STARTED', 'this MQTT consumer has been started; stop it first');
     this.#stopping = new AbortController();
-    const attempted = Promise.withResolvers<void>();
-    this.#running = this.#run(this.#stopping.signal, attempted.resolve);
-    await attempted.promise;
+    await this.#link.start();
   }
 
   /**
@@ -141,7 +155,7 @@ export class MqttConsumer {
       this.#logger.warn({ timeoutMs }, 'an MQTT batch did not end in time; it will be delivered again'),
     );
     this.#stopping.abort();
-    await this.#running;
+    await this.#link.stop();
     await within(this.#gaps, timeoutMs).catch(() =>
       this.#logger.warn({ timeoutMs }, 'filling a gap did not end in time; it has to be begun again'),
     );
@@ -167,46 +181,7 @@ export class MqttConsumer {
     });
   }
 
-  async #run(stopped: AbortSignal, attempted: () => void): Promise<void> {
-    let failures = 0;
-    while (!stopped.aborted) {
-      const openedAt = performance.now();
-      const reason = await this.#once(stopped, attempted);
-      attempted();
-      if (stopped.aborted) return;
-      this.#outage.down(reason);
-      if (!this.#settings.autoReconnect) return this.#become('failed', reason);
-      this.#become('waiting', reason);
-      // A line that breaks soon after each connect must not be redialled at full speed.
-      if (performance.now() - openedAt > this.#delay.maxMs) failures = 0;
-      await sleep(backoffMs(failures++, this.#delay), undefined, { signal: stopped }).catch(() => {});
-    }
-  }
-
-  /** Connects, stays until the connection ends or `stopped` fires. Answers why it ended. */
-  async #once(stopped: AbortSignal, attempted: () => void): Promise<string> {
-    this.#become('connecting', this.#reason);
-    const line = new AbortController();
-    try {
-      const timeoutMs = this.#settings.connectTimeoutSeconds * 1000;
-      const connection = await within(this.#connect(line.signal), timeoutMs, stopped);
-      this.#become('connected');
-      this.#outage.up();
-      attempted();
-      const reason = await Promise.race([connection.ended, aborted(stopped)]);
-      this.#lastConnected = new Date();
-      await connection.close();
-      return reason;
-    } catch (error) {
-      return messageOf(error);
-    } finally {
-      line.abort();
-      this.#connection = undefined;
-      this.#intake.forget();
-    }
-  }
-
-  async #connect(signal: AbortSignal): Promise<Connection> {
+  async #connect(signal: AbortSignal): Promise<Session> {
     const onDelivery = this.#intake.receive.bind(this.#intake);
     const connection = await negotiate(this.#settings, { onDelivery, signal }, this.#version);
     this.#connection = connection;
@@ -240,7 +215,13 @@ export class MqttConsumer {
     }
     this.#connects += 1;
     if (!sessionPresent) this.#fillGap({ reconnect: this.#connects > 1, since: this.#lastConnected });
-    return connection;
+    return {
+      ended: connection.ended,
+      close: () => {
+        this.#lastConnected = new Date();
+        return connection.close();
+      },
+    };
   }
 
   /** One after another, each until it succeeds: a gap that nobody fills is a loss. */
@@ -264,7 +245,7 @@ export class MqttConsumer {
             { ...gap, reason: messageOf(error) },
             'the gap could not be filled; trying again',
           );
-          await sleep(backoffMs(failures, this.#delay), undefined, { signal: stopped }).catch(() => {});
+          await pause(backoffMs(failures, this.#delay), stopped);
         }
       }
     });
@@ -277,11 +258,4 @@ export class MqttConsumer {
     this.#state = state;
     this.#reason = reason;
   }
-}
-
-function aborted(signal: AbortSignal): Promise<string> {
-  const { promise, resolve } = Promise.withResolvers<string>();
-  if (signal.aborted) resolve('stopped');
-  else signal.addEventListener('abort', () => resolve('stopped'), { once: true });
-  return promise;
 }

@@ -5,7 +5,7 @@
  */
 import type { Finding } from '../../../engine/database/doctor.ts';
 import { messageOf } from '../../../engine/errors.ts';
-import { within } from '../../../engine/wakeups/reconnect.ts';
+import { pause, within } from '../../../engine/resilience/deadline.ts';
 import type { Connection } from './connection.ts';
 import { brokerOf } from './dial.ts';
 import { type Judge, judgeSettings } from './doctor-settings.ts';
@@ -151,7 +151,7 @@ async function judgeSystem(
   const topics = ['$SYS/broker/version', '$SYS/broker/clients/disconnected'];
   const codes = await within(connection.subscribe(topics, 0), waitMs).catch(() => []);
   if (codes.every((code) => code >= 0x80)) return;
-  await new Promise((resolve) => setTimeout(resolve, Math.min(300, waitMs)));
+  await pause(Math.min(300, waitMs));
   const version = system.get('$SYS/broker/version');
   if (version?.includes('mosquitto')) {
     const needs =

@@ -7,10 +7,10 @@
  * after, is it the message and not the database: then it is offered to `deadLetter`. Acknowledgements leave in the
  * order of arrival, as MQTT demands; what is done behind something that is not has to wait.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf, PermanentError } from '../../../engine/errors.ts';
 import type { Logger } from '../../../engine/logger.ts';
-import { backoffMs } from '../../../engine/wakeups/reconnect.ts';
+import { backoffMs } from '../../../engine/resilience/backoff.ts';
+import { pause } from '../../../engine/resilience/deadline.ts';
 import type { Delivery, MqttMessage } from './message.ts';
 
 /** Resolves when all of them are durable, the ones kept as dead letters included; rejects when none is. */
@@ -226,7 +226,7 @@ export class Intake {
     const signal = this.#stopping.signal;
     // Looking for the one that spoils a batch is quick; waiting for what will not have even one is not.
     const failures = this.#limit > 1 ? 0 : this.#failures++;
-    await sleep(backoffMs(failures, this.#retry), undefined, { signal }).catch(() => {});
+    await pause(backoffMs(failures, this.#retry), signal);
   }
 }
 

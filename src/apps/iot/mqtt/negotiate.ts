@@ -1,5 +1,5 @@
 import { TallymanError } from '../../../engine/errors.ts';
-import { within } from '../../../engine/wakeups/reconnect.ts';
+import { within } from '../../../engine/resilience/deadline.ts';
 import { Connection, type ConnectionOptions } from './connection.ts';
 import type { MqttSettings } from './options.ts';
 import type { ProtocolVersion } from './packets.ts';

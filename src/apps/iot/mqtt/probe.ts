@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { IClientOptions } from 'mqtt';
-import { within } from '../../../engine/wakeups/reconnect.ts';
+import { pause, within } from '../../../engine/resilience/deadline.ts';
 import type { Connection } from './connection.ts';
 import type { Delivery } from './message.ts';
 import { openWithin } from './negotiate.ts';
@@ -128,5 +128,3 @@ async function clientOptions(settings: MqttSettings): Promise<IClientOptions> {
     ...(tlsServerName !== null && { servername: tlsServerName }),
   };
 }
-
-const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

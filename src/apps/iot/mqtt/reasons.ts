@@ -38,7 +38,6 @@ const reasons: Readonly<Record<number, string>> = {
 const returnCodes: readonly number[] = [0, 0x84, 0x85, 0x88, 0x86, 0x87];
 
 export const unsupportedVersion = 0x84;
-export const takenOver = 0x8e;
 
 export function fromReturnCode(code: number): number {
   return returnCodes[code] ?? 0x80;

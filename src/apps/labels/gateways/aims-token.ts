@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { RetryLater, TallymanError } from '../../../engine/errors.ts';
+import { orAborted } from '../../../engine/resilience/deadline.ts';
 import { type GatewayHttp, refusal } from './http.ts';
 
 const tokenAnswer = z.object({
@@ -42,7 +43,7 @@ export class AimsToken {
     const current = this.#current;
     if (current && current.token !== not && Date.now() < current.renewAt) return current.token;
     this.#underWay ??= this.#fetched();
-    return waitFor(this.#underWay, signal);
+    return orAborted(this.#underWay, signal);
   }
 
   async #fetched(): Promise<string> {
@@ -97,20 +98,5 @@ function readToken(body: string): z.infer<typeof tokenAnswer>['responseMessage']
       'GATEWAY_ANSWER',
       'AIMS answered the request for a token with something else than a token',
     );
-  }
-}
-
-/** The caller may give up; what it waited for goes on for the others. */
-async function waitFor<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
-  let stop = (): void => undefined;
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(signal.reason);
-    signal.addEventListener('abort', stop, { once: true });
-  });
-  try {
-    return await Promise.race([promise, aborted]);
-  } finally {
-    signal.removeEventListener('abort', stop);
   }
 }

@@ -1,3 +1,4 @@
+import { exponentialMs } from '../../../engine/resilience/backoff.ts';
 import type { LabelReport } from '../gateways/index.ts';
 import type { PageState } from '../labels.ts';
 
@@ -60,4 +61,4 @@ export function hasDrifted(page: ComparedPage, report: LabelReport | undefined):
 }
 
 /** Seconds until the gateway is asked again: 2, 4, 8, … up to five minutes. */
-export const askAgainMs = (asked: number): number => Math.min(300, 2 ** (asked + 1)) * 1000;
+export const askAgainMs = (asked: number): number => exponentialMs(asked, { minMs: 2000, maxMs: 300_000 });

@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf } from '../../../engine/errors.ts';
+import { pause } from '../../../engine/resilience/deadline.ts';
 import { type AskOptions, askGateways } from './ask.ts';
 
 export interface StatusLoopOptions extends AskOptions {
@@ -48,7 +48,7 @@ export class StatusLoop {
           );
         trouble = messageOf(error);
       }
-      await sleep(intervalMs, undefined, { signal: stopped }).catch(() => {});
+      await pause(intervalMs, stopped);
     }
   }
 }

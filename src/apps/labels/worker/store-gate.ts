@@ -1,3 +1,5 @@
+import { exponentialMs } from '../../../engine/resilience/backoff.ts';
+
 interface StoreState {
   /** In a row. */
   failures: number;
@@ -14,7 +16,7 @@ interface StoreState {
 /** So many pushes in a row may fail, or all of one label, before the store is taken to be out of reach. */
 const threshold = 5;
 const shortestMs = 1000;
-const longestMs = 60_000;
+const closedLimits = { minMs: shortestMs, maxMs: 60_000 };
 /** By so much a busy worker may be late. */
 const graceMs = 5000;
 
@@ -65,7 +67,7 @@ export class StoreGate {
     if (store.failures < threshold || store.failed.size === 1) return;
     // Those that were under way when it closed tell nothing new.
     if (store.closed > 0 && !store.isProbed) return;
-    store.closedUntil = now + Math.min(longestMs, shortestMs * 2 ** store.closed);
+    store.closedUntil = now + exponentialMs(store.closed, closedLimits);
     store.closed += 1;
     store.isProbed = false;
   }

@@ -1,12 +1,13 @@
 import type { Database } from '../../../engine/database/database.ts';
+import { listen } from '../../../engine/database/listen.ts';
 import {
   defaultConnectTimeoutMs,
   defaultReconnect,
   Link,
-  Outage,
+  type LinkStatus,
   type Session,
-} from '../../../engine/wakeups/reconnect.ts';
-import type { WakeupStatus } from '../../../engine/wakeups/wakeup.ts';
+} from '../../../engine/resilience/link.ts';
+import { Outage } from '../../../engine/resilience/outage.ts';
 
 /** Told by triggers on `iot.devices` and `iot.locations`. */
 const channel = 'iot_reference';
@@ -20,7 +21,16 @@ export class ChangeNotices {
 
   constructor(database: Database, onChange: () => void) {
     this.#link = new Link({
-      connect: (signal) => listen(database, onChange, signal),
+      connect: async (signal) => {
+        const options = {
+          applicationName: 'tallyman reference data',
+          channels: [channel],
+          onNotification: onChange,
+        };
+        const session = await listen(database, options, signal);
+        onChange();
+        return session;
+      },
       outage: new Outage(
         database.logger,
         { channel },
@@ -42,18 +52,7 @@ export class ChangeNotices {
     return this.#link.stop();
   }
 
-  status(): WakeupStatus {
+  status(): LinkStatus {
     return this.#link.status();
   }
-}
-
-async function listen(database: Database, onChange: () => void, signal: AbortSignal): Promise<Session> {
-  const client = await database.dedicated('tallyman reference data', { isListener: true });
-  const { promise: ended, resolve } = Promise.withResolvers<string>();
-  client.once('end', () => resolve('connection closed'));
-  signal.addEventListener('abort', () => void client.end().catch(() => {}), { once: true });
-  client.on('notification', onChange);
-  await client.query(`listen ${channel}`);
-  onChange();
-  return { ended, close: () => client.end() };
 }

@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf } from '../../../engine/errors.ts';
 import type { Logger } from '../../../engine/logger.ts';
+import { pause } from '../../../engine/resilience/deadline.ts';
 
 export interface KeepAtItOptions {
   readonly signal: AbortSignal;
@@ -20,6 +20,6 @@ export async function keepAtIt(options: KeepAtItOptions, work: () => Promise<voi
       if (!signal.aborted)
         logger.warn({ error: messageOf(error) }, `${what} failed; it goes on where it was`);
     }
-    await sleep(intervalMs, undefined, { signal }).catch(() => {});
+    await pause(intervalMs, signal);
   }
 }

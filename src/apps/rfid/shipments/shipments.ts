@@ -1,7 +1,8 @@
 /** Shipments, as a person sees them. */
+
 import type { Queryable } from '../../../engine/database/database.ts';
 import { TallymanError } from '../../../engine/errors.ts';
-import { type Page, pageOf } from '../../../engine/jobs/jobs.ts';
+import { type Page, type PageRequest, pageOf, pageRequest } from '../../../engine/paging.ts';
 import type { ShipmentStatus } from './reconcile.ts';
 
 export interface Shipment {
@@ -42,14 +43,14 @@ export async function listShipments(
   on: Queryable,
   tenantId: string,
   filter: { readonly status?: ShipmentStatus } = {},
-  page: { readonly limit?: number; readonly cursor?: string } = {},
+  page: PageRequest = {},
 ): Promise<Page<Shipment>> {
-  const limit = Math.min(Math.max(page.limit ?? 50, 1), 200);
+  const { limit, fetchLimit, cursor } = pageRequest(page);
   const { rows } = await on.query<Shipment>(
     `select ${columns} from ${counted}
       where s.tenant_id = $1 and ($2::text is null or s.status = $2) and ($3::bigint is null or s.id < $3)
       order by s.id desc limit $4`,
-    [tenantId, filter.status ?? null, page.cursor ?? null, limit + 1],
+    [tenantId, filter.status ?? null, cursor, fetchLimit],
   );
   return pageOf(rows, limit);
 }

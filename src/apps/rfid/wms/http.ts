@@ -4,7 +4,8 @@
  *     GET {url}?cursor=…&limit=500   →   {"items": [{"oblpn": "…", "shipment": "…"}], "nextCursor": "…" | null}
  */
 import { z } from 'zod';
-import { messageOf, TallymanError } from '../../../engine/errors.ts';
+import { messageOf, PermanentError, TallymanError } from '../../../engine/errors.ts';
+import { HttpError, httpCall } from '../../../engine/resilience/http.ts';
 import type { PlatePage, WarehouseSystem } from './warehouse-system.ts';
 
 export interface HttpWarehouseOptions {
@@ -17,7 +18,6 @@ export interface HttpWarehouseOptions {
   readonly timeoutMs?: number;
   /** A longer answer is refused. Default 8 MiB. */
   readonly maxBytes?: number;
-  readonly fetch?: typeof fetch;
 }
 
 const text = z.string().trim().min(1).max(200);
@@ -30,48 +30,37 @@ export function httpWarehouse(options: HttpWarehouseOptions): WarehouseSystem {
   const { headers = {}, limit = 500, timeoutMs = 30_000, maxBytes = 8 * 1024 * 1024 } = options;
   if (!URL.canParse(options.url) || !/^https?:$/.test(new URL(options.url).protocol))
     throw new TallymanError('BAD_OPTION', `url of the warehouse system must be http or https`);
-  const ask = options.fetch ?? fetch;
   return {
     plates: async (cursor, signal): Promise<PlatePage> => {
       const url = new URL(options.url);
       url.searchParams.set('limit', String(limit));
       if (cursor !== null) url.searchParams.set('cursor', cursor);
       try {
-        const response = await ask(url, {
+        // A redirect is not followed: it would carry our credentials to the address that it names.
+        const {
+          status,
+          headers: head,
+          body,
+        } = await httpCall({
+          url,
+          method: 'GET',
           headers: { accept: 'application/json', ...headers },
-          // A redirect would carry our credentials to whoever it names.
-          redirect: 'error',
-          signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
+          timeoutMs,
+          signal,
+          maxBytes,
         });
-        if (!response.ok) {
-          await response.body?.cancel();
-          throw new Error(`it answered ${response.status}`);
-        }
-        const { items, nextCursor } = answer.parse(JSON.parse(await bounded(response, maxBytes)));
+        if (status < 200 || status >= 300)
+          throw new HttpError('status', `it answered ${status}`, { partial: { status, headers: head } });
+        const { items, nextCursor } = answer.parse(JSON.parse(body.toString('utf8')));
         return { plates: items, nextCursor: nextCursor ?? null };
       } catch (error) {
         signal.throwIfAborted();
-        throw new TallymanError(
-          'WMS_FAILED',
-          `the warehouse system at ${url.host} failed: ${reason(error)}`,
-          {
-            cause: error,
-          },
-        );
+        const Failure = error instanceof HttpError && !error.isRetriable ? PermanentError : TallymanError;
+        const message = `the warehouse system at ${url.host} failed: ${reason(error)}`;
+        throw new Failure('WMS_FAILED', message, { cause: error });
       }
     },
   };
-}
-
-async function bounded(response: Response, maxBytes: number): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of response.body ?? []) {
-    bytes += chunk.length;
-    if (bytes > maxBytes) throw new Error(`its answer is longer than ${maxBytes} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 function reason(error: unknown): string {

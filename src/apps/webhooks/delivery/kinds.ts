@@ -3,6 +3,7 @@ import type { Database } from '../../../engine/database/database.ts';
 import { GiveUpError, PermanentError, RetryLater } from '../../../engine/errors.ts';
 import type { JobContext } from '../../../engine/jobs/context.ts';
 import { type AnyKind, defineKind } from '../../../engine/jobs/kind.ts';
+import { retryAfterMs } from '../../../engine/resilience/http.ts';
 import type { SecretBox } from '../../../secrets/box.ts';
 import { AddressPolicy, type AddressPolicyOptions } from '../network/addresses.ts';
 import { type Exchange, exchange } from '../network/exchange.ts';
@@ -12,7 +13,7 @@ import { saveAttempt } from './attempt.ts';
 import { Breaker, type BreakerOptions } from './breaker.ts';
 import { type Consignment, type DeliveryJob, loadConsignment } from './consignment.ts';
 import { Gate } from './gate.ts';
-import { retryAfterMs, scheduledDelayMs } from './retry.ts';
+import { retryAfterLimits, scheduledDelayMs } from './retry.ts';
 import { signedHeaders } from './sign.ts';
 
 export interface WebhookKindsOptions {
@@ -136,7 +137,7 @@ class Courier {
     if (isGone)
       throw new PermanentError('HTTP_410', `endpoint ${endpointId} answered 410 Gone and was disabled`);
     const delayMs =
-      retryAfterMs(sent.headers?.['retry-after'], new Date()) ??
+      retryAfterMs(sent.headers?.['retry-after'], Date.now(), retryAfterLimits) ??
       scheduledDelayMs(context.attempt, consignment.retryDelays);
     throw new RetryLater(delayMs, `${problem.code}: ${problem.message}`);
   }

@@ -1,5 +1,5 @@
 import type { Dispatcher } from 'undici';
-import { messageOf, TallymanError } from '../../../engine/errors.ts';
+import { type HttpAnswer, HttpError, httpCall } from '../../../engine/resilience/http.ts';
 
 export interface Post {
   readonly url: string;
@@ -22,68 +22,44 @@ export interface Exchange {
   readonly startedAt: Date;
 }
 
-export const maxBodyBytes = 64 * 1024;
+const maxBodyBytes = 64 * 1024;
 
 /** One POST. An answer counts once its body has ended or 64 KiB of it are there; redirects are answers like any other. */
-export async function exchange(agent: Dispatcher, post: Post): Promise<Exchange> {
+export async function exchange(dispatcher: Dispatcher, post: Post): Promise<Exchange> {
   const startedAt = new Date();
   const began = performance.now();
-  const timeout = new AbortController();
-  const timer = setTimeout(
-    () => timeout.abort(new TallymanError('TIMEOUT', `no complete answer within ${post.timeoutMs} ms`)),
-    post.timeoutMs,
-  );
-  const signal = AbortSignal.any([post.signal, timeout.signal]);
-  let answer: Dispatcher.ResponseData | undefined;
-  let body: string | null = null;
-  let error: Exchange['error'] = null;
+  const took = () => ({ durationMs: Math.round(performance.now() - began), startedAt });
+  const { url, ...call } = post;
   try {
-    const { origin, pathname, search } = new URL(post.url);
-    answer = await agent.request({
-      origin,
-      path: pathname + search,
+    const { status, headers, body } = await httpCall({
+      ...call,
+      url: new URL(url),
       method: 'POST',
-      headers: post.headers,
-      body: post.body,
-      signal,
+      maxBytes: maxBodyBytes,
+      ifLonger: 'cut',
+      dispatcher,
     });
-    body = await firstBytes(answer.body);
-  } catch (thrown) {
-    post.signal.throwIfAborted();
-    const problem = timeout.signal.aborted ? timeout.signal.reason : thrown;
-    error = { code: codeOf(problem), message: describe(problem) };
-  } finally {
-    clearTimeout(timer);
+    return { httpStatus: status, headers: plainHeaders(headers), body: textOf(body), error: null, ...took() };
+  } catch (problem) {
+    if (!(problem instanceof HttpError)) throw problem;
+    const { code, message, partial } = problem;
+    return {
+      httpStatus: partial?.status ?? null,
+      headers: partial ? plainHeaders(partial.headers) : null,
+      body: null,
+      error: { code, message: storable(message).slice(0, 2000) },
+      ...took(),
+    };
   }
-  return {
-    httpStatus: answer?.statusCode ?? null,
-    headers: answer ? plainHeaders(answer.headers) : null,
-    body,
-    error,
-    durationMs: Math.round(performance.now() - began),
-    startedAt,
-  };
 }
 
-/** A body that never ends is not waited for. */
-async function firstBytes(body: Dispatcher.ResponseData['body']): Promise<string> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    chunks.push(chunk);
-    size += chunk.length;
-    // Leaving the loop destroys the stream, and with it the connection.
-    if (size >= maxBodyBytes) break;
-  }
-  const bytes = Buffer.concat(chunks).subarray(0, maxBodyBytes);
-  // `stream`: a character that the limit cut in two is left out instead of shown as damage.
-  return storable(new TextDecoder().decode(bytes, { stream: true }));
-}
+/** `stream`: a character that the limit cut in two is left out instead of shown as damage. */
+const textOf = (body: Buffer): string => storable(new TextDecoder().decode(body, { stream: true }));
 
 /** Postgres text holds no NUL. */
 const storable = (text: string): string => text.replaceAll('\0', '\ufffd').toWellFormed();
 
-function plainHeaders(headers: Dispatcher.ResponseData['headers']): Exchange['headers'] {
+function plainHeaders(headers: HttpAnswer['headers']): Exchange['headers'] {
   const entries = Object.entries(headers).flatMap(([name, value]) =>
     value === undefined
       ? []
@@ -91,15 +67,3 @@ function plainHeaders(headers: Dispatcher.ResponseData['headers']): Exchange['he
   );
   return Object.fromEntries(entries);
 }
-
-const codeOf = (error: unknown): string => {
-  const { code } = (error ?? {}) as { code?: unknown };
-  return typeof code === 'string' ? code : 'NETWORK';
-};
-
-/** Several addresses failed: undici and Node put them into one error without a text. */
-const describe = (error: unknown): string =>
-  storable(error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : messageOf(error)).slice(
-    0,
-    2000,
-  );

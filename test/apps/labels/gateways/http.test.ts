@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { refusal, retryAfter } from '../../../../src/apps/labels/gateways/http.ts';
+import { refusal, retryAfterLimits } from '../../../../src/apps/labels/gateways/http.ts';
 import { startLabelSimulator } from '../../../../src/apps/labels/gateways/simulator/index.ts';
 import { PermanentError, RetryLater } from '../../../../src/engine/errors.ts';
+import { retryAfterMs } from '../../../../src/engine/resilience/http.ts';
 import { aims, gatewayFor, imageOf, mac, openEPaperLink, whole } from './support.ts';
 
 describe('What an answer means', () => {
@@ -27,11 +28,12 @@ describe('What an answer means', () => {
 
   it('LBL-7 Retry-After is seconds or a date, an hour at most; anything else is not there', () => {
     const now = Date.parse('2026-01-01T00:00:00Z');
-    expect(retryAfter('7', now)).toBe(7000);
-    expect(retryAfter('Thu, 01 Jan 2026 00:01:00 GMT', now)).toBe(60_000);
-    expect(retryAfter('Wed, 31 Dec 2025 00:00:00 GMT', now)).toBe(0);
-    expect(retryAfter('999999', now)).toBe(3_600_000);
-    for (const nothing of [undefined, '', 'soon']) expect(retryAfter(nothing, now)).toBeUndefined();
+    const retryAfter = (header?: string) => retryAfterMs(header, now, retryAfterLimits);
+    expect(retryAfter('7')).toBe(7000);
+    expect(retryAfter('Thu, 01 Jan 2026 00:01:00 GMT')).toBe(60_000);
+    expect(retryAfter('Wed, 31 Dec 2025 00:00:00 GMT')).toBe(0);
+    expect(retryAfter('999999')).toBe(3_600_000);
+    for (const nothing of [undefined, '', 'soon']) expect(retryAfter(nothing)).toBeUndefined();
   });
 
   it.each([

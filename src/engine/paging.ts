@@ -1,0 +1,34 @@
+import { requireId } from './validate.ts';
+
+/** What a caller asks for. */
+export interface PageRequest {
+  /** Default 50, at most 200. */
+  readonly limit?: number;
+  /** `nextCursor` of the page before. */
+  readonly cursor?: string;
+}
+
+export interface Page<T> {
+  readonly items: readonly T[];
+  /** Give it as `cursor` for the next page; null at the end. */
+  readonly nextCursor: string | null;
+}
+
+export const defaultPageLimit = 50;
+export const maxPageLimit = 200;
+
+/** What a list asks its table for: `fetchLimit` rows below `cursor`, one more than fit, to see whether there are others. */
+export function pageRequest({ limit: wanted = defaultPageLimit, cursor }: PageRequest): {
+  readonly limit: number;
+  readonly fetchLimit: number;
+  readonly cursor: string | null;
+} {
+  if (cursor !== undefined) requireId(cursor);
+  const limit = Math.min(Math.max(wanted, 1), maxPageLimit);
+  return { limit, fetchLimit: limit + 1, cursor: cursor ?? null };
+}
+
+export function pageOf<T extends { readonly id: string }>(rows: readonly T[], limit: number): Page<T> {
+  const items = rows.slice(0, limit);
+  return { items, nextCursor: rows.length > limit ? (items.at(-1)?.id ?? null) : null };
+}
