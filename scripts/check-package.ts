@@ -3,7 +3,7 @@
  * exports, the CLI through its bin.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -35,6 +35,14 @@ try {
   );
   if (run(process.execPath, ['use.ts'], folder).trim() !== 'k')
     throw new Error('the library does not work as installed');
+  const { exports } = JSON.parse(readFileSync('package.json', 'utf8')) as {
+    exports: Record<string, unknown>;
+  };
+  for (const name of Object.keys(exports).filter((path) => !path.endsWith('.json'))) {
+    const specifier = `tallyman${name.slice(1)}`;
+    const script = `if (Object.keys(await import('${specifier}')).length === 0) throw new Error('it exports nothing')`;
+    run(process.execPath, ['--input-type=module', '--eval', script], folder);
+  }
   const help = run(join(folder, 'node_modules/.bin/tallyman'), ['--help'], folder);
   if (!help.includes('dead-letters')) throw new Error('the CLI does not work as installed');
   const preview = spawnSync(join(folder, 'node_modules/.bin/tallyman'), ['labels', 'preview', '--sheet'], {

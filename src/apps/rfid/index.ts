@@ -11,6 +11,7 @@ export {
 } from './epcis.ts';
 export type { ExaminedBatch } from './examined-batch.ts';
 export { processRead, retryAsJobs } from './failed-reads.ts';
+export * from './intake/index.ts';
 export { type RfidKindsOptions, rfidKinds } from './kinds.ts';
 export { deviceLockId, lockIds } from './lock-ids.ts';
 export { TagReadProcessor, type TagReadProcessorOptions } from './process.ts';

@@ -160,6 +160,8 @@ export class LaneRun {
   turnStartedAt = 0;
   /** There may be more jobs than were handed out: look before letting go. */
   mayHaveMore = false;
+  /** Its head failed and runs again later, or blocks the lane: nothing behind it may run, also while the lane is kept. */
+  isHeadWaiting = false;
   /** A look for more jobs that found none is repeated after this time, while a writer keeps the lane from resting. */
   lookAgainMs = 2;
   /** The last seq that was handed out. */
@@ -186,7 +188,7 @@ export class LaneRun {
 
   /** It has work left that this worker does not run now, as far as is known. */
   get hasMore(): boolean {
-    return this.next < this.jobs.length || this.mayHaveMore;
+    return this.isHeadWaiting || this.next < this.jobs.length || this.mayHaveMore;
   }
 }
 

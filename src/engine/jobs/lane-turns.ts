@@ -25,6 +25,9 @@ export interface LaneTurnsEvents {
  *                                          │ a writer is writing into it: it cannot rest
  *                                          ▼
  *                                         kept ──after a moment: fetch──▶ ready, or let go again
+ *
+ * A lane whose head failed is let go at its head. If that is not possible at once, it is kept and only let go again: to fetch
+ * would pass the head, which would never run.
  */
 export class LaneTurns {
   readonly #database: Database;
@@ -80,7 +83,7 @@ export class LaneTurns {
 
   async #look(lane: LaneRun): Promise<void> {
     this.#kept.set(lane, undefined);
-    const found = await this.fetch(lane);
+    const found = !lane.isHeadWaiting && (await this.fetch(lane));
     if (!this.#kept.delete(lane)) return;
     if (found) {
       lane.lookAgainMs = 2;

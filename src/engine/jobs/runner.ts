@@ -413,12 +413,13 @@ export class Runner implements ContextHost {
   /** What came before in the lane must be confirmed first; then its head waits, or the lane goes on or blocks. */
   async #failInLane(failure: Failure, lane: LaneRun): Promise<void> {
     await this.settler.laneConfirmed(lane);
-    const { outcome, isLaneLetGo } = await this.#reporter.report(failure);
+    const { outcome, isLaneLetGo, isLaneBlocked } = await this.#reporter.report(failure);
     if (outcome === 'LOST') this.leases.lose([lane.claim], 'its lease was taken over');
     if (isLaneLetGo) {
       this.settler.dealtWith(lane.claim);
       return this.#options.onWork();
     }
+    lane.isHeadWaiting = outcome === 'QUEUED' || isLaneBlocked;
     lane.floor = outcome === 'QUEUED' ? failure.job.pos : after(failure.job.pos);
     this.settler.letGo(lane);
   }

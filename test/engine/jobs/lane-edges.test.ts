@@ -1,7 +1,8 @@
+import pg from 'pg';
 import { expect, test } from 'vitest';
 import { fetchMore, LaneRun } from '../../../src/engine/jobs/claim.ts';
 import { defineKind } from '../../../src/engine/jobs/kind.ts';
-import { type Bundle, engine, takeTurn } from '../../support/engine.ts';
+import { type Bundle, engine, takeTurn, until } from '../../support/engine.ts';
 
 const kind = defineKind<number>({ name: 'k', handler: () => {} });
 
@@ -106,4 +107,42 @@ test('LANE-3: a job redriven to the head is not mistaken for the job whose posit
       [free.id, free.id, 'free'],
     ].sort(),
   );
+});
+
+test('LANE-3: a failed head stays the head, also if its lane cannot be let go with the failure', async () => {
+  const bundle = await engine();
+  const { tallyman } = bundle;
+  const other = new pg.Client({ connectionString: bundle.url });
+  await other.connect();
+  const ran: string[] = [];
+  const flaky = defineKind<string>({
+    name: 'flaky',
+    retry: { backoff: () => 50 },
+    handler: async (name, { attempt }) => {
+      ran.push(`${name} ${attempt}`);
+      if (name !== 'head' || attempt > 1) return;
+      // From now on the lane's row is locked: the failure is written, and the lane stays with the worker.
+      await other.query("begin; select 1 from tallyman.lanes where key = 'a' for update");
+      throw new Error('fails once');
+    },
+  });
+  await tallyman.enqueue(flaky, 'head', { lane: 'a' });
+  await bundle.work({ kinds: [flaky] });
+  await until('the failure is written', async () => {
+    const { rows } = await other.query<{ attempts: number }>('select attempts from tallyman.jobs');
+    return rows[0]?.attempts === 1;
+  });
+  await tallyman.enqueue(flaky, 'behind', { lane: 'a' });
+  await until('the worker has tried to let go again', async () => {
+    const { rows } = await other.query<{ n: number }>(
+      `select count(*)::integer as n from pg_stat_activity where query like '%tallyman.settle%'`,
+    );
+    return (rows[0]?.n ?? 0) > 0;
+  });
+  await other.query('commit');
+  await other.end();
+  await until('both have run', () => ran.length >= 3);
+  expect(ran).toEqual(['head 1', 'head 2', 'behind 1']);
+  await until('nothing is left', async () => (await bundle.rows('select 1 from tallyman.jobs')).length === 0);
+  expect(await tallyman.check()).toEqual([]);
 });

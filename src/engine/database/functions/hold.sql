@@ -86,6 +86,7 @@ begin
   select c.lane_jobs, s.queue into v_claim
     from tallyman.claims c join tallyman.streams s on s.id = c.stream
     join tallyman.lanes l on l.id = p_lane and l.pos = p_lane_pos and l.stream = c.stream and not l.rewound
+     and l.blocked_at is null
    where c.token = p_token and c.worker = p_worker and c.expires_at > clock_timestamp() and c.stale_at > clock_timestamp();
   if not found then
     return;

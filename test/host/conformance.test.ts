@@ -1,0 +1,166 @@
+import { randomBytes } from 'node:crypto';
+import { Counter } from 'prom-client';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { key } from '../../src/config/key.ts';
+import type { AnyKind } from '../../src/engine/jobs/kind.ts';
+import { defineKind } from '../../src/engine/jobs/kind.ts';
+import type { WorkerOptions } from '../../src/engine/jobs/worker-options.ts';
+import { silentLogger } from '../../src/engine/logger.ts';
+import { Tallyman } from '../../src/engine/tallyman.ts';
+import type { App, Host } from '../../src/host/app.ts';
+import { apps } from '../../src/host/apps.ts';
+import { catalogueOf } from '../../src/host/catalogue.ts';
+import { componentsOf } from '../../src/host/components.ts';
+import { loadConfig } from '../../src/host/config.ts';
+import { route } from '../../src/host/route.ts';
+import { Metrics } from '../../src/observability/metrics.ts';
+import { SecretBox } from '../../src/secrets/box.ts';
+import { emptyDatabase } from '../support/postgres.ts';
+import { documentationFaults, kindFaults, listFaults, routeFaults, tableFaults } from './conformance.ts';
+import { parcelsApp } from './sample/app.ts';
+
+const all = [...apps, parcelsApp];
+let tallyman: Tallyman;
+let host: Omit<Host, 'run' | 'onStop'>;
+let close: () => Promise<void>;
+
+beforeAll(async () => {
+  const { url, drop } = await emptyDatabase();
+  tallyman = await Tallyman.open({
+    databaseUrl: url,
+    migrate: true,
+    components: componentsOf(all),
+    logger: silentLogger,
+  });
+  close = async () => {
+    await tallyman.close();
+    await drop();
+  };
+  host = {
+    tallyman,
+    config: loadConfig(all, { env: { DATABASE_URL: url } }),
+    secrets: new SecretBox(randomBytes(32)),
+    catalogue: catalogueOf(all),
+    logger: silentLogger,
+    observe: () => {},
+    schedule: async () => {},
+  };
+});
+afterAll(() => close());
+
+/** Starts an app and stops it again; answers the kinds that its workers ran. */
+async function kindsOf(app: App): Promise<readonly AnyKind[]> {
+  const kinds: AnyKind[] = [];
+  const stops: (() => Promise<void>)[] = [];
+  const worker = (options: WorkerOptions) => {
+    kinds.push(...options.kinds);
+    return tallyman.worker(options);
+  };
+  const recording = new Proxy(tallyman, {
+    get: (target, name) => {
+      if (name === 'worker') return worker;
+      const value = Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+  try {
+    await app.start?.(
+      {
+        ...host,
+        tallyman: recording,
+        run: async (options) => {
+          const running = worker(options);
+          stops.push(() => running.stop());
+          await running.start();
+          return running;
+        },
+        onStop: (stop) => void stops.push(stop),
+      },
+      host.config,
+      await app.metrics?.(new Metrics(tallyman, { process: false }).registry),
+    );
+  } finally {
+    for (const stop of stops.reverse()) await stop();
+  }
+  return kinds;
+}
+
+describe('every app of the list', () => {
+  test('is listed behind those it depends on', () => {
+    expect(listFaults(apps)).toEqual([]);
+  });
+
+  test('keeps tenants apart by row-level security in every table', async () => {
+    expect(await tableFaults(tallyman.database)).toEqual([]);
+  });
+
+  test.each(apps)(
+    '$name: routes have roles, keys and metrics are documented, kinds are declared',
+    async (app) => {
+      expect([
+        ...(await routeFaults(app, host)),
+        ...(await documentationFaults(app)),
+        ...kindFaults(app, await kindsOf(app)),
+      ]).toEqual([]);
+    },
+  );
+});
+
+describe('a fault is found', () => {
+  test('a table without row-level security', async () => {
+    await tallyman.database.query('create table parcels.forgotten (tenant_id text not null)');
+    expect(await tableFaults(tallyman.database)).toEqual([
+      'table parcels.forgotten has a tenant_id and no row-level security: call tallyman.isolate',
+    ]);
+    await tallyman.database.query('drop table parcels.forgotten');
+  });
+
+  test('a route without a role', async () => {
+    const open = route({
+      method: 'GET',
+      url: '/v1/open',
+      action: 'open.read',
+      summary: 'Open to all',
+      roles: [],
+      response: z.null(),
+      handle: async () => null,
+    });
+    expect(await routeFaults({ ...parcelsApp, routes: async () => [open] }, host)).toEqual([
+      'route GET /v1/open of parcels has no role',
+    ]);
+  });
+
+  test('a key and a metric that are not documented', async () => {
+    const faulty: App = {
+      ...parcelsApp,
+      config: { 'parcels.secret': key({ schema: z.string(), env: [], doc: '', fallback: '' }) },
+      metrics: async (registry) =>
+        new Counter({ name: 'tallyman_hidden_total', help: 'Hidden.', registers: [registry] }),
+    };
+    expect(await documentationFaults(faulty)).toEqual([
+      'key parcels.secret of parcels is not documented',
+      'metric tallyman_hidden_total of parcels is not documented',
+    ]);
+  });
+
+  test('a kind that is not declared, one that is public in secret, one across tenants without a reason', () => {
+    const kind = (name: string, more = {}) =>
+      defineKind({ name, scope: 'tenant', handler: () => {}, ...more });
+    expect(
+      kindFaults(parcelsApp, [
+        kind('parcels.weigh', { public: true }),
+        kind('parcels.burn'),
+        kind('parcels.record', { public: true, scope: 'all' }),
+      ]),
+    ).toEqual([
+      'kind parcels.burn of parcels is not declared',
+      'kind parcels.record of parcels is public and declared internal',
+      'kind parcels.record of parcels works across tenants and does not say why',
+    ]);
+  });
+
+  test('an app that is listed before one that it depends on', () => {
+    expect(listFaults(apps.toReversed())).toEqual(['rfid depends on iot, which is not listed before it']);
+  });
+});
