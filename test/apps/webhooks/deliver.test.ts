@@ -67,7 +67,7 @@ describe('one exchange', () => {
     const { url, requests } = await receiver();
     await scene.endpoint({ url });
     await scene.rows(
-      `select tallyman_webhooks.emit('tag.read', 'tag', 'T-1', '{"epc": 12345678901234567890.10}')`,
+      `select tallyman_events.emit('tag.read', 'tag', 'T-1', '{"epc": 12345678901234567890.10}')`,
     );
     await scene.deliver();
     await drained(scene);
