@@ -12,9 +12,8 @@ declare module 'vitest' {
 
 /**
  * One private PostgreSQL for each layer of the run (TEST_DATABASE_URL names another); each test makes a database of its own.
- * Nothing kills this server: tests of what survives that start one themselves. Waiting for the disk, at every CREATE and DROP
- * DATABASE above all, would be most of the time that small tests take. The layer `chaos` waits: a commit that takes its time is
- * where its kills are to hit.
+ * Nothing kills this server: tests of what survives that start one themselves. So it need not wait for the disk, which saves a
+ * little at every CREATE and DROP DATABASE. The layer `chaos` waits: a commit that takes its time is where its kills are to hit.
  */
 export default async function setup(project: TestProject) {
   const given = process.env.TEST_DATABASE_URL;
