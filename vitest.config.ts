@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config';
  * Layers; the name of a file decides. They run in the order of their names: the longest tests start first, so that none of
  * them is left to run alone at the end.
  *
- *   chaos     kills, pauses and cuts off what works, on a server that writes to disk as in production
+ *   chaos     kills, pauses and cuts off what works
  *   services  needs PostgreSQL, a broker or another process
  *   unit      needs nothing but Node: `npm run test:unit`
  */

@@ -16,6 +16,7 @@ import {
 import { CachedDevices, planShipments, TagReadProcessor } from '../../src/apps/rfid/index.ts';
 import { startIntake } from '../../src/apps/rfid/intake/index.ts';
 import { webhookKinds } from '../../src/apps/webhooks/delivery/kinds.ts';
+import { webhookFollower } from '../../src/apps/webhooks/follower.ts';
 import { Webhooks } from '../../src/apps/webhooks/webhooks.ts';
 import type { AnyKind } from '../../src/engine/jobs/kind.ts';
 import { emit } from '../../src/events/emit.ts';
@@ -169,13 +170,14 @@ async function furnish(bundle: Bundle, box: SecretBox, tenantId: string, nth: nu
   const hook = await receiver();
   const webhooks = new Webhooks(database, { box, policy: local });
   const { endpoint } = await webhooks.add({ url: hook.url, eventTypes: ['thing.*'], tenantId });
-  const { eventId } = await emit(database, {
+  const { position } = await emit(database, {
     type: 'thing.happened',
     aggregateType: 'thing',
     aggregateId: '1',
     payload: { secret: `of ${tenantId}` },
     tenantId,
   });
+  await webhookFollower(database).turn();
   const dock = await putLocation(database, tenantId, `dock of ${tenantId}`);
   const reader = `reader-${tenantId}`;
   const camera = `camera-${tenantId}`;
@@ -196,7 +198,7 @@ async function furnish(bundle: Bundle, box: SecretBox, tenantId: string, nth: nu
     label: await one('select id from labels.labels where tenant_id = $1'),
     template: await one('select id from labels.template_versions where tenant_id = $1'),
     endpoint: endpoint.id,
-    event: eventId,
+    event: position ?? '',
     delivery: await one('select id from tallyman_webhooks.dispatches where tenant_id = $1'),
     reader,
     camera,

@@ -12,8 +12,7 @@ declare module 'vitest' {
 
 /**
  * One private PostgreSQL for each layer of the run (TEST_DATABASE_URL names another); each test makes a database of its own.
- * Nothing kills this server: tests of what survives that start one themselves. So it need not wait for the disk, which saves a
- * little at every CREATE and DROP DATABASE. The layer `chaos` waits: a commit that takes its time is where its kills are to hit.
+ * Nothing kills this server: tests of what survives that start one themselves.
  */
 export default async function setup(project: TestProject) {
   const given = process.env.TEST_DATABASE_URL;
@@ -26,7 +25,7 @@ export default async function setup(project: TestProject) {
   await chmod(folder, 0o755);
   const server = await startEmbedded({
     dataDir: join(folder, 'postgres'),
-    settings: { max_connections: '300', ...(project.name !== 'chaos' && { fsync: 'off' }) },
+    settings: { max_connections: '300' },
   });
   project.provide('postgresUrl', server.url);
   return async () => {

@@ -282,7 +282,7 @@ begin
 end $$;
 
 -- The streams that have something free behind their cursors.
-create function tallyman.left_behind(p_queues text[]) returns integer[]
+create or replace function tallyman.left_behind(p_queues text[]) returns integer[]
 language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
