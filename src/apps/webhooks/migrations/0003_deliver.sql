@@ -47,8 +47,7 @@ language sql as $$
      where v.created_at < now() - p_keep
        and not exists (select 1 from tallyman_webhooks.dispatches d
                         where d.tenant_id = v.tenant_id and d.event_id = v.id
-                          and (exists (select 1 from tallyman.jobs j where j.id = d.job_id)
-                            or exists (select 1 from tallyman.dead_letters l where l.id = d.job_id)))
+                          and (tallyman.job_exists(d.job_id) or tallyman.dead_letter_exists(d.job_id)))
      order by v.created_at limit p_limit for update skip locked
   ), gone as (
     delete from tallyman_webhooks.events v using old o where v.tenant_id = o.tenant_id and v.id = o.id returning 1
