@@ -89,6 +89,20 @@ describe('claim', () => {
     expect((await take(bundle, 'w', 10)).ids).toEqual([lateId]);
   });
 
+  test('ENG-16: one that commits late is found though work of a higher priority is there at every look', async () => {
+    const bundle = await engine();
+    const late = new pg.Client({ connectionString: bundle.url });
+    await late.connect();
+    await late.query('begin');
+    const lateJob = await bundle.tallyman.enqueue(noop, {}, { tx: late, priority: 3 });
+    const early = await bundle.tallyman.enqueue(noop, {}, { priority: 3 });
+    expect((await take(bundle, 'w', 1)).ids).toEqual([early.id]);
+    await late.query('commit');
+    await late.end();
+    await bundle.tallyman.enqueue(noop, {}, { priority: 0 });
+    expect((await take(bundle, 'w', 1)).ids).toEqual([lateJob.id]);
+  });
+
   test('also one that no transaction with a greater id outran', async () => {
     const bundle = await engine();
     await bundle.rows(`select tallyman.stream_of('default', 2::smallint)`);

@@ -29,8 +29,10 @@ $$;
 --
 -- The scan starts at the stream's cursor, past everything that earlier claims took, so its cost does not depend on
 -- how much was done before or lies waiting. A job whose transaction drew a small position but committed late would
--- stay behind the cursor; a turn with p_late starts at the floor instead and finds it. The floor follows as soon as
--- every transaction that could still commit below it has ended.
+-- stay behind the cursor; a turn with p_late starts at the floor instead and finds it. Such a turn goes to a stream that
+-- has something behind its cursor, if there is one: looks from the floor are rare, and one that always went to the stream
+-- with the highest priority would never reach the others. The floor follows as soon as every transaction that could still
+-- commit below it has ended.
 --
 -- Planner choices are switched off: a queue's table is empty at one ANALYZE and full at the next, and an index
 -- scan in position order is right for both.
@@ -77,6 +79,7 @@ declare
   v_want integer;
   v_held bigint[];
   v_has_turn boolean := false;
+  v_left_behind integer[] := case when p_late and p_isolated is null then tallyman.left_behind(p_queues) end;
   v_behind integer[] := '{}';
   v_id integer;
   v_first_token bigint;
@@ -107,7 +110,7 @@ begin
        and case when p_isolated is not null then s.variant = p_isolated
                 else s.variant in ('', 'suspect', 'alone')
                   or (s.variant like 'kind:%' and substr(s.variant, 6) = any (p_kinds)) end
-     order by s.priority, array_position(p_queues, s.queue), s.cursor
+     order by s.id = any (v_left_behind) desc nulls last, s.priority, array_position(p_queues, s.queue), s.cursor
   loop
     v_q := v_stream.q;
     v_start := case when p_late then v_stream.floor else v_stream.cursor end;
@@ -276,6 +279,36 @@ begin
                         null::json, null::json, null::bigint[], null::json, v_any_expired, v_suspects, v_alone, v_limited,
                         v_more;
   end if;
+end $$;
+
+-- The streams that have something free behind their cursors.
+create function tallyman.left_behind(p_queues text[]) returns integer[]
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+  v_stream tallyman.streams;
+  v_held bigint[];
+  v_found integer[] := '{}';
+begin
+  for v_stream in
+    select s.* from tallyman.streams s
+     where s.queue = any (p_queues) and s.floor < s.cursor and s.variant not in ('suspect', 'alone')
+  loop
+    -- Most streams have nothing there. Relies on jobs_ready and lanes_ready.
+    continue when not exists (select 1 from tallyman.jobs j where j.stream = v_stream.id and j.lane is null
+                                 and j.pos >= v_stream.floor and j.pos < v_stream.cursor)
+      and not exists (select 1 from tallyman.lanes l where l.stream = v_stream.id
+                         and l.pos >= v_stream.floor and l.pos < v_stream.cursor);
+    v_held := coalesce(tallyman.held_from(v_stream.id, v_stream.first_token, v_stream.floor), '{}');
+    if exists (select 1 from tallyman.jobs j where j.stream = v_stream.id and j.lane is null
+                  and j.pos >= v_stream.floor and j.pos < v_stream.cursor and j.pos not in (select unnest(v_held)))
+       or exists (select 1 from tallyman.lanes l where l.stream = v_stream.id
+                     and l.pos >= v_stream.floor and l.pos < v_stream.cursor and l.pos not in (select unnest(v_held))) then
+      v_found := v_found || v_stream.id;
+    end if;
+  end loop;
+  return v_found;
 end $$;
 
 -- What claims of a stream hold at or above a position; null for nothing. Relies on claims_of_stream.
