@@ -3,6 +3,7 @@ import { addLabels } from '../apps/labels/commands.ts';
 import { addRfid } from '../apps/rfid/commands.ts';
 import { addReplay } from '../apps/rfid/replay-command.ts';
 import { addWebhooks } from '../apps/webhooks/commands.ts';
+import { version } from '../engine/version.ts';
 import { addConfig } from './config.ts';
 import { addDeadLetters } from './dead-letters.ts';
 import { addDoctor } from './doctor.ts';
@@ -17,7 +18,6 @@ import { addSchedules } from './schedules.ts';
 import { addServe } from './serve.ts';
 import { addSimulate } from './simulate.ts';
 import { addTenants } from './tenants.ts';
-import { version } from './version.ts';
 import { addWorker } from './worker.ts';
 
 /** Answers the exit code; never throws. */

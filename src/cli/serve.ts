@@ -1,13 +1,13 @@
 import type { Command } from 'commander';
 import { loadConfig } from '../config/load.ts';
 import { TallymanError } from '../engine/errors.ts';
+import { version } from '../engine/version.ts';
 import { partNames, partsOf } from '../host/parts.ts';
 import { createLogger } from '../host/process/logger.ts';
 import { onStopSignal } from '../host/process/signals.ts';
 import { exitCodes } from './exit.ts';
 import { examples, wholeNumber } from './options.ts';
 import { complain } from './output/print.ts';
-import { version } from './version.ts';
 import { loadKinds } from './worker.ts';
 
 interface ServeCommandOptions {

@@ -17,7 +17,7 @@ const files = (cell: string) =>
   [...cell.matchAll(/`([^` ]+\.(?:ts|js|sql))`/g)].map(([, path]) => path ?? '');
 /** The engine's are written from its own folder, all others from src. */
 const source = (path: string) =>
-  [join(root, 'src/engine', path.replace(/^sql\//, 'database/migrations/')), join(root, 'src', path)].find(
+  [join(root, 'src/engine', path.replace(/^sql\//, 'database/functions/')), join(root, 'src', path)].find(
     existsSync,
   ) ?? path;
 

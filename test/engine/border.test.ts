@@ -8,7 +8,7 @@ import { readSource, sourcesOf, textsOf } from '../support/sources.ts';
  */
 
 /** Still to be moved behind the border. An entry that is no longer needed fails the test. */
-const known: readonly string[] = ['src/apps/webhooks/migrations/0002_emit.sql: tallyman.dead_letters'];
+const known: readonly string[] = ['src/apps/webhooks/functions/emit.sql: tallyman.dead_letters'];
 
 interface Schema {
   /** Tables, views, sequences and types. */

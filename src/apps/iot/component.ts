@@ -4,4 +4,5 @@ import type { Component } from '../../engine/database/migrate.ts';
 export const iotComponent: Component = {
   name: 'iot',
   folder: new URL('./migrations/', import.meta.url),
+  functions: new URL('./functions/', import.meta.url),
 };

@@ -1,4 +1,4 @@
-/** The statements of processTagReads: see migrations/0002_process.sql, which has one function for each. */
+/** The statements of processTagReads: see functions/process.sql, which has one function for each. */
 
 import { plainArray, textArray } from '../../engine/database/array-literal.ts';
 import type { Queryable } from '../../engine/database/database.ts';

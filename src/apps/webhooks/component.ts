@@ -3,5 +3,6 @@ import type { Component } from '../../engine/database/migrate.ts';
 /** Owns schema `tallyman_webhooks`. */
 export const webhooksComponent: Component = {
   name: 'webhooks',
-  folder: new URL('../../webhooks/migrations/', import.meta.url),
+  folder: new URL('./migrations/', import.meta.url),
+  functions: new URL('./functions/', import.meta.url),
 };

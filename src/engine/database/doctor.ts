@@ -1,6 +1,6 @@
 import { messageOf } from '../errors.ts';
 import { type Database, oldestServer } from './database.ts';
-import { migrate } from './migrate.ts';
+import { describePending, migrate } from './migrate.ts';
 import { detectPooler } from './pooler.ts';
 
 export interface Finding {
@@ -65,10 +65,7 @@ async function serverVersion(database: Database): Promise<Verdict> {
 async function migrations(database: Database): Promise<Verdict> {
   const { pending, current } = await migrate(database, { dryRun: true });
   if (pending.length === 0) return ok(`all ${current} migrations are applied`);
-  return fail(
-    `${pending.length} migration(s) are missing, first "${pending[0]?.name}"`,
-    'Run: tallyman migrate',
-  );
+  return fail(describePending(pending), 'Run: tallyman migrate');
 }
 
 async function writable(database: Database): Promise<Verdict> {

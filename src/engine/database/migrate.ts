@@ -1,38 +1,63 @@
-import { createHash } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
-import { fileURLToPath } from 'node:url';
-import { messageOf, TallymanError } from '../errors.ts';
-import type { Database } from './database.ts';
-
 /**
- * Plain numbered SQL files, each applied once, in a transaction of its own, under a lock.
+ * Brings the schemas of the components up to date, under a lock, each file in a transaction of its own.
  *
- * Safe while an older version of the program runs: a migration only adds. One that cannot (first line `-- breaking`)
- * makes older programs refuse to start, with a message, instead of failing later in the middle of work.
+ * A component has two folders:
+ *
+ *   migrations/NNNN_name.sql   tables, types (also those that functions use), indexes, sequences, row-level security,
+ *                              data. Applied once. Never changed after its release: released.json, beside the files,
+ *                              keeps their checksums.
+ *   functions/verb.sql         functions, triggers and views (`create or replace`), and at the end calls that may be
+ *                              repeated. Applied again whenever the text differs from the one in the database.
+ *
+ * Order: a component is applied completely, migrations before functions, before the next one. So a migration may call
+ * the functions of earlier components (`register_kind`), and these keep their signatures as long as it exists. It may
+ * not call functions/ of its own component: what it calls there is created in a numbered file (`isolate`), and changed
+ * by a later one. Bodies are not checked when functions are created, so these may refer to each other in any order.
+ * Views and the calls at the end need what they name: it lies in the same file or in one before, by name.
+ *
+ * Older programs go on working while a newer one is rolled out:
+ *
+ *   - A migration only adds. One that cannot has `-- breaking` as its first line: older programs then refuse to start,
+ *     instead of failing in the middle of work.
+ *   - Older programs call the new text of a function. If its parameters, result or meaning change, it is a new function
+ *     (another name, or other parameters), and the old one stays for one release. A numbered file drops it after that.
+ *   - The release that wrote or confirmed a text is recorded. Only the same release or a newer one replaces it: an older
+ *     program that starts during the roll-out leaves the newer text alone. Of two programs of one release with different
+ *     texts, which happens in development, the last one wins.
+ *
+ * A migration may drop what functions/ created, a view for instance whose columns change. So after a migration all
+ * function files of its component are applied again.
  */
-export interface Migration {
-  readonly component: string;
-  readonly version: number;
-  readonly name: string;
-  readonly sql: string;
-  readonly breaking: boolean;
-}
+import { TallymanError } from '../errors.ts';
+import { version } from '../version.ts';
+import { type Change, type Component, type ComponentFiles, loadComponent } from './component.ts';
+import type { Database } from './database.ts';
+import { failed, privilegeError, refuseForeign } from './migration-errors.ts';
+import {
+  bookkeeping,
+  type Client,
+  confirmTexts,
+  functionsKey,
+  migrationKey,
+  readState,
+  record,
+  type State,
+} from './migration-state.ts';
+import { compareReleases } from './release.ts';
+
+export type { Change, Component } from './component.ts';
 
 export interface MigrationReport {
-  readonly applied: readonly Migration[];
-  readonly pending: readonly Migration[];
+  readonly applied: readonly Change[];
+  readonly pending: readonly Change[];
+  /** How many migrations the database has. */
   readonly current: number;
-}
-
-/** A part of the product that owns a schema; its migrations lie in a folder of its own. */
-export interface Component {
-  readonly name: string;
-  readonly folder: URL;
 }
 
 export const engineComponent: Component = {
   name: 'engine',
   folder: new URL('./migrations/', import.meta.url),
+  functions: new URL('./functions/', import.meta.url),
 };
 
 // Waiting longer for a lock would hold up everybody who comes after us on that table.
@@ -40,27 +65,31 @@ const lockTimeout = '5s';
 const lockAttempts = 12;
 const migrationLock = 0x7411_0001;
 
+export interface MigrateOptions {
+  readonly dryRun?: boolean;
+  /** In the order in which they are applied. */
+  readonly components?: readonly Component[];
+  /** Of this program. Default: the version of the package. */
+  readonly release?: string;
+}
+
 /** Brings the database up to date; with `dryRun` only tells what it would do. */
-export async function migrate(
-  database: Database,
-  options: { dryRun?: boolean; components?: readonly Component[] } = {},
-): Promise<MigrationReport> {
-  const migrations = (await Promise.all((options.components ?? [engineComponent]).map(load))).flat();
+export async function migrate(database: Database, options: MigrateOptions = {}): Promise<MigrationReport> {
+  const { dryRun = false, release = version() } = options;
+  const components = await Promise.all((options.components ?? [engineComponent]).map(loadComponent));
   // It waits for others that migrate, and to rewrite a table takes as long as it takes.
   const client = await database.dedicated('tallyman migrate', { statementMs: 0 });
   try {
-    if (!options.dryRun) await client.query('select pg_advisory_lock($1)', [migrationLock]);
-    const known = await appliedMigrations(client);
-    refuseForeign(migrations, known);
-    const pending = migrations.filter((m) => !known.has(keyOf(m)));
-    if (options.dryRun) return { applied: [], pending, current: known.size };
-    await client.query(`
-      create schema if not exists tallyman;
-      create table if not exists tallyman.migrations (
-        component text not null, version integer not null, name text not null, checksum text not null,
-        breaking boolean not null, applied_at timestamptz not null default now(), primary key (component, version))`);
-    for (const migration of pending) await apply(client, migration);
-    return { applied: pending, pending: [], current: known.size + pending.length };
+    if (!dryRun) await client.query('select pg_advisory_lock($1)', [migrationLock]);
+    const state = await readState(client);
+    refuseForeign(components, state, release);
+    const pending = components.flatMap((files) => pendingOf(files, state, release));
+    if (dryRun) return { applied: [], pending, current: state.migrations.size };
+    await client.query(bookkeeping);
+    for (const change of pending) await apply(client, change, release);
+    for (const files of components) await confirmTexts(client, files, release);
+    const added = pending.filter(({ type }) => type === 'migration').length;
+    return { applied: pending, pending: [], current: state.migrations.size + added };
   } catch (error) {
     throw privilegeError(error) ?? error;
   } finally {
@@ -75,101 +104,48 @@ export async function requireMigrated(
 ) {
   const { pending } = await migrate(database, { dryRun: true, components });
   if (pending.length > 0)
-    throw new TallymanError(
-      'NOT_MIGRATED',
-      `The database lacks ${pending.length} migration(s), first "${pending[0]?.name}". Run: tallyman migrate`,
-    );
+    throw new TallymanError('NOT_MIGRATED', `${describePending(pending)} Run: tallyman migrate`);
 }
 
-async function load(component: Component): Promise<Migration[]> {
-  const files = (await readdir(fileURLToPath(component.folder))).filter((f) => f.endsWith('.sql')).sort();
-  return Promise.all(
-    files.map(async (file) => {
-      const sql = await readFile(new URL(file, component.folder), 'utf8');
-      return {
-        component: component.name,
-        version: Number.parseInt(file, 10),
-        name: file.replace(/\.sql$/, ''),
-        sql,
-        breaking: sql.startsWith('-- breaking'),
-      };
-    }),
-  );
+/** What a database lacks, in one sentence. */
+export function describePending(pending: readonly Change[]): string {
+  const [first] = pending;
+  return `The database lacks ${countChanges(pending)}, first "${first?.component}/${first?.name}".`;
 }
 
-interface Applied {
-  readonly component: string;
-  readonly version: number;
-  readonly name: string;
-  readonly checksum: string;
-  readonly breaking: boolean;
+/** "2 migrations and 1 function file"; what there is none of is left out. */
+export function countChanges(changes: readonly Change[]): string {
+  const migrations = changes.filter(({ type }) => type === 'migration').length;
+  const functions = changes.length - migrations;
+  const count = (n: number, noun: string): string[] => (n === 0 ? [] : [`${n} ${noun}${n === 1 ? '' : 's'}`]);
+  return [...count(migrations, 'migration'), ...count(functions, 'function file')].join(' and ');
 }
 
-type Client = Awaited<ReturnType<Database['dedicated']>>;
-
-async function appliedMigrations(client: Client): Promise<Map<string, Applied>> {
-  const { rows } = await client.query<{ exists: boolean }>(
-    `select to_regclass('tallyman.migrations') is not null as exists`,
-  );
-  if (!rows[0]?.exists) return new Map();
-  const applied = await client.query<Applied>(
-    'select component, version, name, checksum, breaking from tallyman.migrations',
-  );
-  return new Map(applied.rows.map((row) => [keyOf(row), row]));
+/** In the order in which they are applied. */
+function pendingOf(files: ComponentFiles, state: State, release: string): Change[] {
+  const migrations = files.migrations.filter((migration) => !state.migrations.has(migrationKey(migration)));
+  const functions = files.functions.filter((file) => {
+    const known = state.functions.get(functionsKey(file));
+    if (known && compareReleases(release, known.release) < 0) return false;
+    return migrations.length > 0 || known?.checksum !== file.checksum;
+  });
+  return [...migrations, ...functions];
 }
 
-const keyOf = (m: { component: string; version: number }): string => `${m.component}/${m.version}`;
-const checksum = (sql: string): string => createHash('sha256').update(sql).digest('hex').slice(0, 16);
-
-function refuseForeign(ours: readonly Migration[], known: ReadonlyMap<string, Applied>): void {
-  const mine = new Map(ours.map((m) => [keyOf(m), m]));
-  const components = new Set(ours.map((m) => m.component));
-  for (const row of known.values()) {
-    if (!components.has(row.component)) continue;
-    const migration = mine.get(keyOf(row));
-    if (!migration && row.breaking)
-      throw new TallymanError(
-        'DATABASE_TOO_NEW',
-        `The database was changed by a newer Tallyman ("${row.name}") in a way this version cannot work with. Update this program.`,
-      );
-    if (migration && checksum(migration.sql) !== row.checksum)
-      throw new TallymanError(
-        'MIGRATION_CHANGED',
-        `Migration "${row.name}" was applied with other contents than this program has. It must not be edited after release.`,
-      );
-  }
-}
-
-async function apply(client: Client, migration: Migration): Promise<void> {
+async function apply(client: Client, change: Change, release: string): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       await client.query('begin');
       await client.query(`set local lock_timeout = '${lockTimeout}'`);
-      await client.query(migration.sql);
-      await client.query(
-        'insert into tallyman.migrations (component, version, name, checksum, breaking) values ($1, $2, $3, $4, $5)',
-        [migration.component, migration.version, migration.name, checksum(migration.sql), migration.breaking],
-      );
+      if (change.type === 'functions') await client.query('set local check_function_bodies = off');
+      await client.query(change.sql);
+      await record(client, change, release);
       await client.query('commit');
       return;
     } catch (error) {
       await client.query('rollback');
       if ((error as { code?: string }).code === '55P03' && attempt < lockAttempts) continue;
-      throw (
-        privilegeError(error) ??
-        new TallymanError('MIGRATION_FAILED', `Migration "${migration.name}" failed: ${messageOf(error)}`, {
-          cause: error,
-        })
-      );
+      throw privilegeError(error) ?? failed(change, error);
     }
   }
-}
-
-function privilegeError(error: unknown): TallymanError | undefined {
-  if ((error as { code?: string }).code !== '42501') return undefined;
-  return new TallymanError(
-    'MISSING_PRIVILEGES',
-    `The database user may not do this: ${messageOf(error)}. It must own schema "tallyman", or be allowed to create it (grant create on database … to …).`,
-    { cause: error },
-  );
 }

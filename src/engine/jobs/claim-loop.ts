@@ -25,7 +25,7 @@ export interface ClaimLoopParts {
 /** Claim again when so much of what may be held is left: the next claim is under way while this part is run. */
 const refillAt = 0.75;
 
-/** Between two looks below the cursor, at least; more when a look is costly (see claim in 0003_claim.sql). */
+/** Between two looks below the cursor, at least; more when a look is costly (see claim in functions/claim.sql). */
 const lateGapMs = 20;
 
 /** After a lost answer every poll looks for unknown claims for this long: the statement may still run on the server. */

@@ -40,7 +40,7 @@ function statementName(text: string): string {
   return name;
 }
 
-/** Row-level security does the rest: see 0007_tenants.sql. */
+/** Row-level security does the rest: see migrations/0002_tenants.sql. */
 export function asTenant<T>(
   database: Database,
   tenantId: string,

@@ -47,19 +47,6 @@ create table iot.camera_reads (
   tenant_id text not null
 );
 
--- Whoever keeps devices and locations in memory listens here.
-create function iot.tell_reference_change() returns trigger
-language plpgsql as $$
-begin
-  perform pg_notify('iot_reference', tg_table_name);
-  return null;
-end $$;
-
-create trigger tell_change after insert or update or delete on iot.devices
-  for each statement execute function iot.tell_reference_change();
-create trigger tell_change after insert or update or delete on iot.locations
-  for each statement execute function iot.tell_reference_change();
-
 select tallyman.isolate('iot.locations');
 select tallyman.isolate('iot.devices');
 select tallyman.isolate('iot.tag_reads');

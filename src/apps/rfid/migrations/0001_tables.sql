@@ -4,7 +4,7 @@
 --   movements              one row each time a basket was seen at another place than before
 --   tag_read_processings   one row for each read that was processed: the keys that make a second one have no effect
 --
--- There are no foreign keys among them: rows are written only by 0002_process.sql, which holds the basket, and a check
+-- There are no foreign keys among them: rows are written only by functions/process.sql, which holds the basket, and a check
 -- of every row would cost as much as the row. Locations and devices are those of `iot`, by id and by serial.
 
 create schema rfid;

@@ -281,3 +281,16 @@ create table tallyman.log_keys (
   digest text not null,
   primary key (stream, key)
 );
+
+-- What functions hand to each other.
+
+create type tallyman.new_job as (
+  ord integer, s integer, k text, p json, m smallint, t text, d double precision, at timestamptz, c text,
+  x text, xk interval, l text, b text, o boolean, w text
+);
+
+create type tallyman.held_item as (
+  token bigint, stream integer, queue text, priority smallint, variant text, pos bigint, lane bigint,
+  job bigint, job_pos bigint,  -- the free job, or the head of the lane
+  lane_jobs integer, is_isolated boolean, has_started boolean
+);

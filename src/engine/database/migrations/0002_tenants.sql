@@ -10,7 +10,8 @@ create table tallyman.isolated_tables (
   name text primary key
 );
 
--- Puts a table under row-level security. Parts of the product call this for the tables of their own schemas.
+-- Puts a table under row-level security. Parts of the product call this for the tables of their own schemas. In a numbered
+-- file, with the next one, because the statements below call it (see migrate.ts).
 create function tallyman.isolate(p_table regclass) returns void
 language plpgsql as $$
 begin
@@ -36,31 +37,6 @@ begin
   execute format('grant usage on all sequences in schema %I to tallyman_tenant', v_schema);
 end $$;
 
--- Makes the role and gives it what it needs. A role belongs to the whole server and takes the right to make roles: where
--- that was missing when this was migrated, the API calls it again and says what is missing.
-create function tallyman.prepare_tenants() returns void
-language plpgsql as $$
-begin
-  if to_regrole('tallyman_tenant') is null then
-    begin
-      create role tallyman_tenant nologin;
-    exception when duplicate_object or unique_violation then
-      null;  -- Somebody else was faster.
-    end;
-  end if;
-  if not pg_has_role(current_user, 'tallyman_tenant', 'member') then
-    execute format('grant tallyman_tenant to %I', current_user);
-  end if;
-  grant usage on schema tallyman to tallyman_tenant;
-  -- Shared by all tenants, and nothing of any tenant in them.
-  grant select on tallyman.queues, tallyman.streams, tallyman.claims, tallyman.kinds, tallyman.live_jobs
-     to tallyman_tenant;
-  grant insert on tallyman.queues, tallyman.streams to tallyman_tenant;
-  perform tallyman.grant_to_tenants(t.name::regclass) from tallyman.isolated_tables t;
-end $$;
-
-alter view tallyman.live_jobs set (security_invoker = true);
-
 select tallyman.isolate('tallyman.jobs');
 select tallyman.isolate('tallyman.lanes');
 select tallyman.isolate('tallyman.lane_gates');
@@ -68,10 +44,3 @@ select tallyman.isolate('tallyman.history');
 select tallyman.isolate('tallyman.dead_letters');
 select tallyman.isolate('tallyman.dedupe_keys');
 select tallyman.isolate('tallyman.schedules');
-
-do $$
-begin
-  perform tallyman.prepare_tenants();
-exception when insufficient_privilege then
-  null;
-end $$;

@@ -3,7 +3,7 @@
 -- starts, so that a claim is bounded in bytes.
 --
 -- One expression without a subquery, so that it is made part of the query that calls it; the same holds for the next.
-create function tallyman.unusual(j tallyman.jobs, p_superseded boolean) returns json
+create or replace function tallyman.unusual(j tallyman.jobs, p_superseded boolean) returns json
 language sql stable as $$
   select case when j.id <> j.pos or j.tenant_id <> 'default' or j.attempts > 0 or j.max_attempts <> 5
            or j.correlation_id is not null or j.scheduled_at <> j.created_at or j.trace is not null
@@ -18,7 +18,7 @@ language sql stable as $$
     end
 $$;
 
-create function tallyman.small_payload(j tallyman.jobs) returns text
+create or replace function tallyman.small_payload(j tallyman.jobs) returns text
 language sql stable as $$
   select case when octet_length(j.payload::text) <= 8192 then j.payload::text else 'null' end
 $$;
@@ -37,7 +37,7 @@ $$;
 -- Planner choices are switched off: a queue's table is empty at one ANALYZE and full at the next, and an index
 -- scan in position order is right for both.
 
-create function tallyman.claim(
+create or replace function tallyman.claim(
   p_worker text,
   p_queues text[],
   p_wants integer[],       -- how many items at the most, for each queue
@@ -312,7 +312,7 @@ begin
 end $$;
 
 -- What claims of a stream hold at or above a position; null for nothing. Relies on claims_of_stream.
-create function tallyman.held_from(p_stream integer, p_first_token bigint, p_start bigint) returns bigint[]
+create or replace function tallyman.held_from(p_stream integer, p_first_token bigint, p_start bigint) returns bigint[]
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
 as $$
@@ -324,7 +324,7 @@ end $$;
 
 -- Lets the floor of a stream follow where nothing of it can be claimed, so that looking from there stays cheap. Does not
 -- wait for the stream.
-create function tallyman.raise_floor(p_stream integer) returns void
+create or replace function tallyman.raise_floor(p_stream integer) returns void
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
@@ -363,7 +363,7 @@ end $$;
 -- A transaction id greater than every one that was given out before this call: that of a subtransaction, read off a row
 -- it wrote. The xmax of a snapshot would not do: it is one past the greatest id that has *completed*, and a transaction
 -- with that very id may be running. The caller has the stream's row locked, and a transaction id of its own.
-create function tallyman.fresh_xid(p_stream integer) returns xid8
+create or replace function tallyman.fresh_xid(p_stream integer) returns xid8
 language plpgsql as $$
 declare
   v_top bigint := pg_current_xact_id()::text::bigint;
@@ -381,7 +381,7 @@ end $$;
 
 -- How much more a queue with fleet-wide limits may hand out now. To spend it, p_lock: the queue's row is taken, so that
 -- streams of one queue cannot both spend the last of it.
-create function tallyman.allowance(p_queue tallyman.queues, p_lock boolean) returns integer
+create or replace function tallyman.allowance(p_queue tallyman.queues, p_lock boolean) returns integer
 language plpgsql as $$
 declare
   v_queue tallyman.queues := p_queue;

@@ -4,7 +4,7 @@
 -- Those that are missing are made first, then all are locked, each time in the order of their SKUs: two writers with
 -- overlapping products wait for each other, and never in a circle.
 -- products: [{sku, name, price, has_price, attributes}]
-create function labels.put_products(p_tenant text, p_store bigint, p_products json)
+create or replace function labels.put_products(p_tenant text, p_store bigint, p_products json)
 returns table (id bigint, sku text, is_new boolean)
 language plpgsql as $$
 #variable_conflict use_column

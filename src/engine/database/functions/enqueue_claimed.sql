@@ -10,7 +10,7 @@
 --
 -- One statement, and no SET of its own: on an idle machine either saves a twentieth of the whole. The session has to
 -- have enable_seqscan off (Database.keepHotConnection): a queue's table is empty at one ANALYZE and full at the next.
-create function tallyman.enqueue_claimed(
+create or replace function tallyman.enqueue_claimed(
   p_queue text, p_priority smallint, p_kind text, p_max_attempts smallint, p_tenant text, p_correlation text,
   p_trace text, p_payloads json, p_worker text, p_lease_ms integer, p_stale_ms integer
 ) returns bigint[]

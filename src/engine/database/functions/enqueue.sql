@@ -2,7 +2,7 @@
 --
 -- A transaction takes its xid before it draws a position. The floor of a stream rests on that: see claim.
 
-create function tallyman.stream_of(p_queue text, p_priority smallint, p_variant text default '') returns integer
+create or replace function tallyman.stream_of(p_queue text, p_priority smallint, p_variant text default '') returns integer
 language plpgsql as $$
 declare
   v_id integer;
@@ -19,7 +19,7 @@ begin
   return v_id;
 end $$;
 
-create function tallyman.streams_of(p_queues text[], p_priorities smallint[]) returns integer[]
+create or replace function tallyman.streams_of(p_queues text[], p_priorities smallint[]) returns integer[]
 language plpgsql as $$
 declare
   v_ids integer[] := array(
@@ -41,14 +41,14 @@ begin
   return v_ids;
 end $$;
 
-create function tallyman.hint(p_queues text[]) returns void
+create or replace function tallyman.hint(p_queues text[]) returns void
 language sql as $$
   select pg_notify('tallyman_jobs', q) from (select distinct unnest(p_queues) as q) d
 $$;
 
 -- Jobs that differ in nothing but their payload, and are due, without lane and without dedupe key. Returns the ids in the
 -- order of the input. Shared columns are sent once: this costs a third less than enqueue_plain.
-create function tallyman.enqueue_alike(
+create or replace function tallyman.enqueue_alike(
   p_queue text, p_priority smallint, p_kind text, p_max_attempts smallint, p_tenant text, p_correlation text,
   p_trace text, p_payloads json, p_notify boolean
 ) returns bigint[]
@@ -78,7 +78,7 @@ begin
 end $$;
 
 -- Jobs without lane and without dedupe key: one statement. Returns the ids in the order of the input.
-create function tallyman.enqueue_plain(
+create or replace function tallyman.enqueue_plain(
   p_queues text[], p_priorities smallint[], p_jobs json, p_notify boolean
 ) returns bigint[]
 language plpgsql as $$
@@ -107,18 +107,13 @@ begin
   return v_ids;
 end $$;
 
-create type tallyman.new_job as (
-  ord integer, s integer, k text, p json, m smallint, t text, d double precision, at timestamptz, c text,
-  x text, xk interval, l text, b text, o boolean, w text
-);
-
 -- Jobs with lanes or dedupe keys. `existing` tells that the key was taken: `id` is the first job's then.
 --
 -- p_wait_ms says how long to wait for locks; then it fails with 55P03, and nothing is written. Null: as long as it takes.
 -- With 0 nothing waits for a lane that another transaction writes into: jobs of such a lane are left out, and their `id` is null.
 -- Other locks (a key or a new lane in another open transaction) are waited for briefly. So a batch of many callers
 -- never waits for one of them.
-create function tallyman.enqueue_full(
+create or replace function tallyman.enqueue_full(
   p_queues text[], p_priorities smallint[], p_jobs json, p_notify boolean, p_wait_ms integer default null
 ) returns table (id bigint, existing boolean)
 language plpgsql
@@ -228,7 +223,7 @@ end $$;
 -- A transaction that does not read what others have committed meanwhile (REPEATABLE READ) could find a lane at work
 -- that has come to rest since, and would not wake it. There the lane's own row is locked as well: either it is as it
 -- was, and stays so, or PostgreSQL refuses with 40001 and the caller repeats its transaction.
-create function tallyman.lock_gates(
+create or replace function tallyman.lock_gates(
   p_queues text[], p_streams integer[], p_rows tallyman.new_job[], p_won_ords integer[], p_skip_busy boolean
 ) returns integer[]
 language plpgsql
@@ -299,7 +294,7 @@ end $$;
 
 -- For other languages and for triggers: select tallyman.enqueue('greet', '{"name": "Ada"}').
 -- What is left null comes from the kind's definition, which workers register when they start.
-create function tallyman.enqueue(
+create or replace function tallyman.enqueue(
   kind text,
   payload json default '{}',
   queue text default null,
@@ -338,7 +333,7 @@ begin
   return v_id;
 end $$;
 
-create function tallyman.register_kind(
+create or replace function tallyman.register_kind(
   name text, queue text default 'default', priority integer default 2, max_attempts integer default 5,
   lane_policy text default 'skip', latest_only boolean default false, dedupe_keep interval default null
 ) returns void

@@ -4,7 +4,7 @@
 -- ends. KEY SHARE: two settles of one claim and a renewal go on side by side, taking the claim away waits.
 -- The worker's id is new at every start and is part of the match: a token drawn under an asynchronous commit can be
 -- drawn again after a crash of the server, by another worker.
-create function tallyman.held_tokens(p_worker text, p_tokens bigint[]) returns bigint[]
+create or replace function tallyman.held_tokens(p_worker text, p_tokens bigint[]) returns bigint[]
 language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan
 as $$
@@ -29,7 +29,7 @@ end $$;
 --
 -- Almost always all of the jobs are there and none has a dedupe key: a plain DELETE will do, at less than half the cost.
 -- If it finds other than the expected number, everything is undone (TM010) and the caller asks again without one.
-create function tallyman.settle(
+create or replace function tallyman.settle(
   p_worker text,
   p_claims bigint[],             -- the tokens of everything below
   p_streams integer[],           -- of the free jobs, each once
@@ -80,7 +80,7 @@ end $$;
 
 -- Completes jobs inside a transaction with their effects, all of them, or raises TM011 and the effects go with it. Sent
 -- together with the COMMIT: a worker that is frozen in between would hold the claim, and others could not take it over.
-create function tallyman.complete_or_raise(
+create or replace function tallyman.complete_or_raise(
   p_worker text, p_claims bigint[], p_streams integer[], p_positions bigint[], p_lanes bigint[], p_seqs bigint[],
   p_keep_ms double precision, p_expected integer
 ) returns void
@@ -100,7 +100,7 @@ end $$;
 -- stream. One without may only come to rest while no writer is between its look at the lane and its commit: the
 -- writer would not wake it, and this does not see the writer's job. So coming to rest takes the gate; where a writer has
 -- it, the lane is kept. Nothing here waits. Returns the lanes that were let go, and whether one is back on its stream.
-create function tallyman.let_go(
+create or replace function tallyman.let_go(
   p_lanes bigint[], p_positions bigint[], p_floors bigint[], p_more boolean[],
   out lanes bigint[], out requeued boolean
 )
@@ -150,7 +150,7 @@ end $$;
 
 -- Completes jobs that have no dedupe key, all of which should be there; returns how many were. History is read from the
 -- snapshot that the DELETE has, so it gets the same jobs if the DELETE finds all of them: otherwise, undo it.
-create function tallyman.complete_all(
+create or replace function tallyman.complete_all(
   p_worker text, p_streams integer[], p_positions bigint[], p_job_lanes bigint[], p_first_seqs bigint[],
   p_last_seqs bigint[], p_superseded bigint[], p_keep_ms double precision
 ) returns integer
@@ -211,7 +211,7 @@ end $$;
 
 -- Completes those of the jobs that are there, and ends their dedupe keys; returns the positions of those that are not.
 -- One statement for free jobs and one for those in lanes, each on the indexes that complete_all relies on.
-create function tallyman.complete_exactly(
+create or replace function tallyman.complete_exactly(
   p_worker text, p_streams integer[], p_positions bigint[], p_job_lanes bigint[], p_first_seqs bigint[],
   p_last_seqs bigint[], p_seqs bigint[], p_superseded bigint[], p_keep_ms double precision
 ) returns bigint[]
@@ -290,7 +290,7 @@ end $$;
 -- The caller has the lanes' rows locked, and says below what nothing is pending; to let a lane rest (p_may_rest) it has
 -- its gate, too. Otherwise a lane in which nothing is seen goes back to its stream: its next holder lets it rest.
 -- Returns whether one went back to its stream. Relies on jobs_in_lane.
-create function tallyman.rest_lanes(p_lanes bigint[], p_floors bigint[], p_may_rest boolean) returns boolean
+create or replace function tallyman.rest_lanes(p_lanes bigint[], p_floors bigint[], p_may_rest boolean) returns boolean
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set jit = off set plan_cache_mode = force_generic_plan

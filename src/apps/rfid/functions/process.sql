@@ -9,7 +9,7 @@
 -- Both in the order of their keys, new ones first: whoever waits for a new basket holds only smaller new ones, whoever
 -- waits for an old one holds only smaller old ones beside its own new ones, which nobody who waits for an old one can
 -- see. So nobody waits in a circle. Relies on baskets_by_epc.
-create function rfid.take_baskets(p_tenants text[], p_epcs text[], p_uris text[])
+create or replace function rfid.take_baskets(p_tenants text[], p_epcs text[], p_uris text[])
 returns table (n bigint, id bigint, location_id bigint, last_seen_at numeric,
                movement_id bigint, moved_from bigint, moved_to bigint, moved_at numeric)
 language plpgsql
@@ -38,7 +38,7 @@ end $$;
 -- Which of these reads have been processed, by one key or the other. Exact only for reads whose baskets the caller
 -- holds: the same read is of the same basket, so nobody else can be processing it now.
 -- Relies on processings_by_content and processings_by_tag_read.
-create function rfid.processed(p_tenants text[], p_hashes text[], p_tag_reads bigint[])
+create or replace function rfid.processed(p_tenants text[], p_hashes text[], p_tag_reads bigint[])
 returns table (n bigint, basket_id bigint, movement_id bigint)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
@@ -63,7 +63,7 @@ end $$;
 
 -- Writes a decision: movements, what became of the baskets, and a row for each read that is no duplicate. Answers the ids of the movements,
 -- in their order. Reads and baskets name a movement of this call by its number from 1, an earlier one by its id.
-create function rfid.record(
+create or replace function rfid.record(
   p_move_tenants text[], p_move_baskets bigint[], p_move_from bigint[], p_move_to bigint[],
   p_move_at timestamptz[], p_move_windows timestamptz[], p_move_devices text[],
   p_baskets bigint[], p_locations bigint[], p_seen_at timestamptz[],
@@ -108,7 +108,7 @@ begin
 end $$;
 
 -- Writes the reads that failed: rows that occupy no key.
-create function rfid.record_failures(
+create or replace function rfid.record_failures(
   p_tenants text[], p_tag_reads bigint[], p_hashes text[], p_processors text[], p_at timestamptz[], p_epcs text[],
   p_devices text[], p_errors text[]
 ) returns void

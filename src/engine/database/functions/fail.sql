@@ -6,7 +6,7 @@
 -- `attempts` is what the caller knows of: in a lane the position stays, and this is what keeps a failure whose answer was
 -- lost from being counted twice. `cost` is 1 unless told; with 0 the job is handed back for later at no cost. `dead` ends
 -- it as a dead letter whatever attempts are left.
-create function tallyman.attempt_failed(p_items json, p_worker text, p_keep_ms double precision)
+create or replace function tallyman.attempt_failed(p_items json, p_worker text, p_keep_ms double precision)
 returns table (id bigint, status text, lane bigint)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
@@ -84,7 +84,7 @@ begin
 end $$;
 
 -- last_error: what went wrong, and since when.
-create function tallyman.error_of(p_error json, p_before json, p_attempt integer, p_worker text) returns json
+create or replace function tallyman.error_of(p_error json, p_before json, p_attempt integer, p_worker text) returns json
 language sql as $$
   select json_build_object(
     'code', p_error ->> 'code', 'message', p_error ->> 'message', 'stack', p_error ->> 'stack',
@@ -96,7 +96,7 @@ $$;
 -- A worker reports failures. items as in attempt_failed, plus `token`; of a job in a lane also `lane` and `lane_pos`: the
 -- lane is let go with the failure, in one commit. LOST: another worker has taken the claim over. A repeated report of what was
 -- counted before tells what became of it then. What is not answered was cancelled.
-create function tallyman.fail(p_worker text, p_items json, p_keep_ms double precision)
+create or replace function tallyman.fail(p_worker text, p_items json, p_keep_ms double precision)
 returns table (id bigint, status text, let_go boolean, blocked boolean)
 language plpgsql as $$
 #variable_conflict use_column
@@ -139,7 +139,7 @@ end $$;
 
 -- A worker hands over items whose kind it does not know: they wait on a stream that only workers which know the
 -- kind look at. For a lane the kind is that of its head.
-create function tallyman.hand_over(
+create or replace function tallyman.hand_over(
   p_worker text, p_tokens bigint[], p_streams integer[], p_positions bigint[], p_kinds text[]
 ) returns void
 language plpgsql as $$

@@ -1,7 +1,7 @@
--- What a person does to jobs, lanes and dead letters, and what keeps the tables small.
+-- What a person does to jobs, lanes and dead letters.
 
 -- Whether a claim lists the position. Relies on claims_of_stream.
-create function tallyman.is_held(p_stream integer, p_pos bigint) returns boolean
+create or replace function tallyman.is_held(p_stream integer, p_pos bigint) returns boolean
 language sql stable as $$
   select exists (select 1 from tallyman.claims c
                   where c.stream = p_stream and c.max_pos >= p_pos and p_pos = any (c.positions)
@@ -9,7 +9,7 @@ language sql stable as $$
 $$;
 
 -- What a job is doing now, over jobs, lanes and claims.
-create view tallyman.live_jobs as
+create or replace view tallyman.live_jobs with (security_invoker = true) as
 select j.id, s.queue, s.priority, s.variant, j.kind, j.tenant_id, j.payload, j.attempts, j.max_attempts,
        j.created_at, j.scheduled_at, j.correlation_id, j.dedupe_key, j.last_error, j.latest_only,
        l.key as lane, case when j.lane is not null then j.pos end as seq,
@@ -24,7 +24,7 @@ select j.id, s.queue, s.priority, s.variant, j.kind, j.tenant_id, j.payload, j.a
 
 -- Cancels a job that has not ended, also one that is running: its worker is told, and whatever it still does about
 -- the job finds nothing. Returns whether there was one.
-create function tallyman.cancel(p_id bigint, p_reason text, p_keep_ms double precision) returns boolean
+create or replace function tallyman.cancel(p_id bigint, p_reason text, p_keep_ms double precision) returns boolean
 language plpgsql as $$
 declare
   v_gone record;
@@ -60,7 +60,7 @@ end $$;
 
 -- Sends work round again under the id it had: a dead letter, or a job of history that failed or was cancelled.
 -- Attempts start again at 0; last_error goes on counting the redrives. In a lane it goes to the end, or to the head.
-create function tallyman.redrive(p_id bigint, p_to_head boolean default false) returns boolean
+create or replace function tallyman.redrive(p_id bigint, p_to_head boolean default false) returns boolean
 language plpgsql as $$
 declare
   v record;
@@ -131,7 +131,7 @@ begin
 end $$;
 
 -- Sends many round again: their gates are locked in order first. Answers how many.
-create function tallyman.redrive_many(p_ids bigint[], p_to_head boolean default false) returns integer
+create or replace function tallyman.redrive_many(p_ids bigint[], p_to_head boolean default false) returns integer
 language plpgsql as $$
 begin
   perform 1 from tallyman.dead_letters d where d.id = any (p_ids) order by d.id for update;
@@ -148,7 +148,7 @@ end $$;
 
 -- Puts a lane that is at rest, or waits for a head that is no longer the head, on its stream. Not a held one.
 -- Waits for the lane's gate: what a writer is about to commit is part of what to decide on.
-create function tallyman.wake_lane(p_lane bigint) returns void
+create or replace function tallyman.wake_lane(p_lane bigint) returns void
 language plpgsql as $$
 begin
   perform 1 from tallyman.lane_gates g where g.lane = p_lane for update;
@@ -158,7 +158,7 @@ begin
 end $$;
 
 -- Ends a block: the lane goes on with what waits behind the job that blocked it.
-create function tallyman.unblock(p_lane bigint) returns boolean
+create or replace function tallyman.unblock(p_lane bigint) returns boolean
 language plpgsql as $$
 declare
   v_queue text;
@@ -174,7 +174,7 @@ begin
   return true;
 end $$;
 
-create function tallyman.discard(p_ids bigint[]) returns integer
+create or replace function tallyman.discard(p_ids bigint[]) returns integer
 language sql as $$
   select d.id from tallyman.dead_letters d where d.id = any (p_ids) order by d.id for update;
   select k.job_id from tallyman.dead_letters d
@@ -190,79 +190,8 @@ language sql as $$
   select count(*)::integer from gone
 $$;
 
--- History partitions, one a day, made ahead of time. A day for which rows already lie in the default partition
--- (no process made it in time) stays there; purge_history clears it row by row.
-create function tallyman.ensure_history(p_days_ahead integer default 7) returns integer
-language plpgsql as $$
-declare
-  v_day date;
-  v_made integer := 0;
-begin
-  perform pg_advisory_xact_lock(hashtext('tallyman.history'));
-  for v_day in select d::date from generate_series((now() at time zone 'UTC')::date, (now() at time zone 'UTC')::date + p_days_ahead, '1 day') d loop
-    continue when to_regclass(format('tallyman.history_%s', to_char(v_day, 'YYYYMMDD'))) is not null;
-    begin
-      execute format('create table tallyman.history_%s partition of tallyman.history for values from (%L) to (%L)',
-        to_char(v_day, 'YYYYMMDD'), v_day::timestamp at time zone 'UTC', (v_day + 1)::timestamp at time zone 'UTC');
-      v_made := v_made + 1;
-    exception when check_violation then
-      null;
-    end;
-  end loop;
-  return v_made;
-end $$;
-
--- Drops the days that ended more than p_keep ago. Returns the partitions that were dropped.
-create function tallyman.purge_history(p_keep interval) returns text[]
-language plpgsql as $$
-declare
-  v_name text;
-  v_dropped text[] := '{}';
-begin
-  perform pg_advisory_xact_lock(hashtext('tallyman.history'));
-  for v_name in
-    select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
-     where i.inhparent = 'tallyman.history'::regclass and c.relname ~ '^history_[0-9]{8}$'
-       and (to_date(substr(c.relname, 9), 'YYYYMMDD') + 1)::timestamp at time zone 'UTC' <= now() - p_keep
-  loop
-    execute format('drop table tallyman.%I', v_name);
-    v_dropped := v_dropped || v_name;
-  end loop;
-  delete from tallyman.history_default h where h.finished_at <= now() - p_keep;
-  return v_dropped;
-end $$;
-
--- Keys whose time is past, lanes that have been at rest for long with nothing in them, and crashes of long ago.
-create function tallyman.purge_leftovers(p_lane_rest interval, p_limit integer, out keys integer, out lanes integer)
-language plpgsql as $$
-begin
-  with gone as (
-    select k.tenant_id, k.kind, k.key from tallyman.dedupe_keys k
-     where k.expires_at <= now() order by k.expires_at limit p_limit for update skip locked
-  )
-  delete from tallyman.dedupe_keys k using gone g
-   where k.tenant_id = g.tenant_id and k.kind = g.kind and k.key = g.key;
-  get diagnostics keys = row_count;
-  with idle as (
-    select l.id from tallyman.lanes l
-     where l.pos is null and l.due_at is null and l.blocked_at is null and l.rested_at <= now() - p_lane_rest
-       and not exists (select 1 from tallyman.jobs j where j.lane = l.id)
-     limit p_limit for update skip locked
-  ), gate as (
-    -- A writer that has the gate is about to wake the lane.
-    select g.lane from tallyman.lane_gates g where g.lane in (select i.id from idle i) for update skip locked
-  ), unlocked as (
-    delete from tallyman.lane_gates g using gate i where g.lane = i.lane
-  )
-  delete from tallyman.lanes l using gate i where l.id = i.lane;
-  get diagnostics lanes = row_count;
-  delete from tallyman.crashes c where c.at < now() - interval '7 days';
-end $$;
-
-select tallyman.ensure_history(14);
-
 -- Runs a job again: one that ended unhappily from the start; one that waits, now.
-create function tallyman.retry(p_id bigint) returns boolean
+create or replace function tallyman.retry(p_id bigint) returns boolean
 language plpgsql as $$
 declare
   v_job tallyman.jobs;

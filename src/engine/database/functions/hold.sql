@@ -3,7 +3,7 @@
 
 -- Puts what has fallen due on its stream: delayed and retried jobs, lanes whose head was waiting.
 -- Returns in how many milliseconds the next one falls due, null for none. Relies on jobs_due and lanes_due.
-create function tallyman.promote(p_limit integer, out promoted integer, out next_due_ms double precision)
+create or replace function tallyman.promote(p_limit integer, out promoted integer, out next_due_ms double precision)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
@@ -43,7 +43,7 @@ begin
 end $$;
 
 -- The heartbeat: everything a worker holds, in one statement. Returns the tokens that it still has.
-create function tallyman.renew(p_worker text, p_lease_ms integer, p_stale_ms integer) returns setof bigint
+create or replace function tallyman.renew(p_worker text, p_lease_ms integer, p_stale_ms integer) returns setof bigint
 language plpgsql as $$
 begin
   -- A renewal that a crash of the server forgets ends the lease early: safe.
@@ -66,7 +66,7 @@ end $$;
 -- none, or the lane has to go back first (its head was changed by a person, its queue is paused or at its limit).
 --
 -- No lock on the lane: within it seq order is commit order, so what is visible is the beginning of what there is.
-create function tallyman.fetch_lane(
+create or replace function tallyman.fetch_lane(
   p_worker text, p_token bigint, p_lane bigint, p_lane_pos bigint,
   p_after bigint,          -- the last seq that was handed out
   p_limit integer,
@@ -118,7 +118,7 @@ begin
 end $$;
 
 -- Takes away own claims of which nothing is left, in the order of tokens, as every function that locks several does.
-create function tallyman.drop_claims(p_worker text, p_tokens bigint[]) returns void
+create or replace function tallyman.drop_claims(p_worker text, p_tokens bigint[]) returns void
 language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan
 as $$
@@ -133,7 +133,7 @@ begin
 end $$;
 
 -- Hands back what was claimed and not started. Costs no attempt.
-create function tallyman.release(p_worker text, p_tokens bigint[], p_positions bigint[]) returns void
+create or replace function tallyman.release(p_worker text, p_tokens bigint[], p_positions bigint[]) returns void
 language plpgsql as $$
 declare
   v_held bigint[];
@@ -154,7 +154,7 @@ begin
 end $$;
 
 -- Claims of a worker that it does not know of: their answer was lost on its way.
-create function tallyman.release_unknown(p_worker text, p_known bigint[]) returns integer
+create or replace function tallyman.release_unknown(p_worker text, p_known bigint[]) returns integer
 language plpgsql as $$
 declare
   v_tokens bigint[];
@@ -170,7 +170,7 @@ begin
 end $$;
 
 -- Positions that became free lie behind the cursor of their stream, so it goes back to them. Last of all locks.
-create function tallyman.free_positions(p_streams integer[], p_positions bigint[]) returns void
+create or replace function tallyman.free_positions(p_streams integer[], p_positions bigint[]) returns void
 language plpgsql as $$
 begin
   perform 1 from tallyman.streams s where s.id = any (p_streams) order by s.id for update;

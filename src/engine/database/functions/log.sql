@@ -3,7 +3,7 @@
 -- The stream's row is locked before an offset is taken and stays locked until the commit, so the next offset goes to
 -- the next transaction: no gaps (a rollback gives its offsets back), and once n is visible nothing can appear below n.
 
-create function tallyman.log_stream(p_name text) returns tallyman.log_streams
+create or replace function tallyman.log_stream(p_name text) returns tallyman.log_streams
 language plpgsql as $$
 declare
   v_stream tallyman.log_streams;
@@ -27,7 +27,7 @@ end $$;
 --
 -- Relies on log_entries_key. `stream + 0` keeps the planner from walking a whole stream by its primary key instead,
 -- which looks as cheap while the table is empty, and a plan is kept for as long as its session.
-create function tallyman.log_append(
+create or replace function tallyman.log_append(
   p_stream text, p_keys text[], p_digests text[], p_payloads text, p_strict boolean, p_careful boolean,
   out first bigint, out taken json
 )
@@ -86,7 +86,7 @@ end $$;
 -- Drops up to p_limit entries from the start of a stream, up to and including offset p_up_to, and keeps their keys.
 -- Returns how many. The stream is locked: trims take turns, and log_append, which asks log_keys only where first_offset
 -- says that it holds something, never sees the one without the other. Relies on log_entries_pkey.
-create function tallyman.log_trim(p_stream text, p_up_to bigint, p_limit integer) returns integer
+create or replace function tallyman.log_trim(p_stream text, p_up_to bigint, p_limit integer) returns integer
 language plpgsql
 set enable_seqscan = off
 as $$

@@ -18,7 +18,7 @@
 -- tallyman_tenant they see and write rows of its tenant only.
 
 -- The kind's definition, which workers register when they start.
-create function tallyman.kind_of(p_kind text) returns tallyman.kinds
+create or replace function tallyman.kind_of(p_kind text) returns tallyman.kinds
 language plpgsql stable as $$
 declare
   v_kind tallyman.kinds;
@@ -32,7 +32,7 @@ begin
 end $$;
 
 -- Raises what is wrong with a job as SQL callers give it.
-create function tallyman.check_new_job(
+create or replace function tallyman.check_new_job(
   payload json, priority integer, lane text, delay interval, dedupe_key text, max_attempts integer, trace text
 ) returns void
 language plpgsql stable as $$
@@ -61,7 +61,7 @@ end $$;
 
 -- jobs: [{kind, payload, queue, priority, lane, delay, scheduled_at, dedupe_key, max_attempts, latest_only, trace}, ...],
 -- each as in enqueue(). What is left out comes from the kind. Answers one row for each, `n` counting the input from 1.
-create function tallyman.enqueue_many(
+create or replace function tallyman.enqueue_many(
   jobs json, tenant_id text default 'default', correlation_id text default null
 ) returns table (n integer, id bigint, existing boolean)
 language plpgsql as $$
@@ -106,7 +106,7 @@ begin
 end $$;
 
 -- For migrations: made by the first enqueue, the queue would keep the others waiting until that one commits.
-create function tallyman.prepare_kind(kind text) returns void
+create or replace function tallyman.prepare_kind(kind text) returns void
 language plpgsql as $$
 declare
   v_kind tallyman.kinds := tallyman.kind_of(kind);
@@ -115,33 +115,33 @@ begin
 end $$;
 
 -- In plpgsql: its plan is kept, and a caller may ask for each of many rows.
-create function tallyman.job_exists(id bigint) returns boolean
+create or replace function tallyman.job_exists(id bigint) returns boolean
 language plpgsql stable as $$
 begin
   return exists (select 1 from tallyman.jobs j where j.id = job_exists.id);
 end $$;
 
-create function tallyman.dead_letter_exists(id bigint) returns boolean
+create or replace function tallyman.dead_letter_exists(id bigint) returns boolean
 language plpgsql stable as $$
 begin
   return exists (select 1 from tallyman.dead_letters d where d.id = dead_letter_exists.id);
 end $$;
 
-create function tallyman.lock_job(id bigint) returns boolean
+create or replace function tallyman.lock_job(id bigint) returns boolean
 language plpgsql as $$
 begin
   perform 1 from tallyman.jobs j where j.id = lock_job.id for key share;
   return found;
 end $$;
 
-create function tallyman.dead_letters_of(tenant_id text, kind text) returns table (id bigint, payload json)
+create or replace function tallyman.dead_letters_of(tenant_id text, kind text) returns table (id bigint, payload json)
 language sql stable as $$
   select d.id, d.payload from tallyman.dead_letters d
    where d.tenant_id = dead_letters_of.tenant_id and d.kind = dead_letters_of.kind
 $$;
 
 -- The oldest first, a hundred at the most: the last one tells where to go on.
-create function tallyman.new_dead_letters(tenants text[], after timestamptz)
+create or replace function tallyman.new_dead_letters(tenants text[], after timestamptz)
 returns table (tenant_id text, id bigint, kind text, queue text, message text, failed_at timestamptz)
 language sql stable as $$
   select d.tenant_id, d.id, d.kind, d.queue, d.last_error ->> 'message', d.last_failed_at
@@ -150,7 +150,7 @@ language sql stable as $$
    order by d.last_failed_at limit 100
 $$;
 
-create function tallyman.tenant_counts(tenants text[])
+create or replace function tallyman.tenant_counts(tenants text[])
 returns table (tenant_id text, ready integer, waiting integer, running integer, dead_letters integer,
                blocked_lanes integer, finished_last_minute integer)
 language sql stable as $$

@@ -1,9 +1,6 @@
--- From an event to jobs, in the transaction of whoever emits it.
+-- From an event to jobs, in the transaction that emits it.
 
-select tallyman.register_kind('webhook.deliver', queue => 'webhooks', priority => 3, max_attempts => 5);
-select tallyman.register_kind('webhook.purge', queue => 'webhooks', priority => 3, max_attempts => 5);
-
-create function tallyman_webhooks.is_subscribed(p_patterns text[], p_event_type text) returns boolean
+create or replace function tallyman_webhooks.is_subscribed(p_patterns text[], p_event_type text) returns boolean
 language sql immutable as $$
   select exists (select 1 from unnest(p_patterns) p
                   where p = '*' or p = p_event_type
@@ -11,7 +8,7 @@ language sql immutable as $$
 $$;
 
 -- A lane key has at most 256 bytes; an aggregate with a longer name gets a digest of it.
-create function tallyman_webhooks.lane_of(p_endpoint bigint, p_type text, p_id text) returns text
+create or replace function tallyman_webhooks.lane_of(p_endpoint bigint, p_type text, p_id text) returns text
 language sql immutable as $$
   select case when octet_length(full_key) <= 256 then full_key
               else 'endpoint:' || p_endpoint || ':sha256:' || encode(sha256(convert_to(full_key, 'UTF8')), 'hex') end
@@ -19,7 +16,7 @@ language sql immutable as $$
 $$;
 
 -- One delivery of one event to one endpoint. Answers the delivery id; null when either is not there.
-create function tallyman_webhooks.dispatch(p_endpoint bigint, p_tenant text, p_event text, p_manual boolean)
+create or replace function tallyman_webhooks.dispatch(p_endpoint bigint, p_tenant text, p_event text, p_manual boolean)
 returns uuid
 language plpgsql as $$
 declare
@@ -45,7 +42,7 @@ end $$;
 
 -- Writes the event and one job for each endpoint that wants it. Answers how many; null when there was an event of
 -- this id already, and nothing was done.
-create function tallyman_webhooks.emit(
+create or replace function tallyman_webhooks.emit(
   event_type text,
   aggregate_type text,
   aggregate_id text,
@@ -81,7 +78,7 @@ begin
 end $$;
 
 -- A job was buried: `job.dead_letter`. Not for deliveries, or one dead receiver would hear of its own death for ever.
-create function tallyman_webhooks.on_dead_letter() returns trigger
+create or replace function tallyman_webhooks.on_dead_letter() returns trigger
 language plpgsql as $$
 begin
   if exists (select 1 from tallyman_webhooks.endpoints e
@@ -103,5 +100,5 @@ begin
   return null;
 end $$;
 
-create trigger emit_dead_letter after insert on tallyman.dead_letters
+create or replace trigger emit_dead_letter after insert on tallyman.dead_letters
   for each row when (new.kind <> 'webhook.deliver') execute function tallyman_webhooks.on_dead_letter();

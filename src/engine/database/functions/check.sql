@@ -1,7 +1,7 @@
 -- Finds work that can never move, and rows that contradict each other. In a healthy database it answers nothing, at any
 -- moment, also while workers run: each row is a bug, or a change of the tables by hand. It reads whole tables: for tests,
 -- and for `tallyman doctor jobs`.
-create function tallyman.check() returns table (problem text, id bigint, detail text)
+create or replace function tallyman.check() returns table (problem text, id bigint, detail text)
 language sql stable as $$
   with held as materialized (
     select c.token, c.stream, p.pos from tallyman.claims c, unnest(c.positions) as p (pos)

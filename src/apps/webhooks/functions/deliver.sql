@@ -1,7 +1,7 @@
 -- What delivering needs of the engine and of the breaker. docs/decisions/0006-webhook-breaker.md says why.
 
 -- The one delivery that goes through an open breaker once its time is past. Answers whether the caller is it.
-create function tallyman_webhooks.take_probe(p_endpoint bigint) returns boolean
+create or replace function tallyman_webhooks.take_probe(p_endpoint bigint) returns boolean
 language sql as $$
   with taken as (
     update tallyman_webhooks.endpoints e
@@ -15,7 +15,7 @@ $$;
 
 -- After enough failures in a row the breaker opens, each time for twice as long. Failures of deliveries that were under
 -- way when it opened do not prolong it; only a failed probe does.
-create function tallyman_webhooks.count_failure(
+create or replace function tallyman_webhooks.count_failure(
   p_endpoint bigint, p_probe boolean, p_threshold integer, p_open_ms double precision, p_max_open_ms double precision
 ) returns void
 language sql as $$
@@ -32,7 +32,7 @@ language sql as $$
 $$;
 
 -- A success closes it. Writes nothing where all was well before.
-create function tallyman_webhooks.count_success(p_endpoint bigint) returns void
+create or replace function tallyman_webhooks.count_success(p_endpoint bigint) returns void
 language sql as $$
   update tallyman_webhooks.endpoints e
      set failures = 0, opened = 0, open_until = null, probing_until = null
@@ -40,7 +40,7 @@ language sql as $$
 $$;
 
 -- Events that are old and of which nothing is under way, with their deliveries. Dead letters may be redriven: theirs stay.
-create function tallyman_webhooks.purge(p_keep interval, p_limit integer) returns integer
+create or replace function tallyman_webhooks.purge(p_keep interval, p_limit integer) returns integer
 language sql as $$
   with old as (
     select v.tenant_id, v.id from tallyman_webhooks.events v

@@ -1,15 +1,10 @@
--- From a change to tasks, in the transaction of whoever makes it.
-
-select tallyman.register_kind('labels.push', queue => 'labels', max_attempts => 8);
-select tallyman.register_kind('labels.drift', queue => 'label-checks', priority => 1, max_attempts => 5);
--- Made here: made by the first change, it would keep the others waiting until that one commits.
-select tallyman.prepare_kind('labels.push');
-
+-- From a change to tasks, in the transaction that makes the change.
+--
 -- One task a label, in lane `label:{MAC}`, in the order given; each page remembers the task it waits for.
 -- The caller has the labels locked, in the order of their MACs; enqueue_many locks the lanes in the same order before a
 -- number is drawn. So within a label the order of tasks is the order of commits.
 -- tasks: [{label, mac, latest, resync, pages: [1, ...], payload}]
-create function labels.enqueue_tasks(p_tenant text, p_tasks json, p_correlation text) returns bigint[]
+create or replace function labels.enqueue_tasks(p_tenant text, p_tasks json, p_correlation text) returns bigint[]
 language plpgsql as $$
 declare
   v_ids bigint[];

@@ -1,12 +1,12 @@
 -- What keeps work moving when workers die: which workers are present, and what happens to the work of those that are not.
 
 -- A worker is present while one of its sessions holds this lock, shared.
-create function tallyman.presence_key(p_worker text) returns bigint
+create or replace function tallyman.presence_key(p_worker text) returns bigint
 language sql immutable as $$ select hashtextextended(p_worker, 7411) $$;
 
 -- A worker says that it is there, from a session that it will keep: the lock ends with the session. Called again
 -- whenever a session was lost.
-create function tallyman.present(p_worker text) returns void
+create or replace function tallyman.present(p_worker text) returns void
 language plpgsql as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
@@ -17,7 +17,7 @@ end $$;
 
 -- Whether no session holds a worker's lock. Until the end of the transaction it cannot come back then. A session does not
 -- conflict with itself: one of the pool's may hold the lock of a worker of its own process.
-create function tallyman.is_absent(p_worker text) returns boolean
+create or replace function tallyman.is_absent(p_worker text) returns boolean
 language plpgsql as $$
 declare
   v_key constant bigint := tallyman.presence_key(p_worker);
@@ -29,7 +29,7 @@ begin
 end $$;
 
 -- A worker stops: what it still holds is free at once, at no cost.
-create function tallyman.leave(p_worker text) returns void
+create or replace function tallyman.leave(p_worker text) returns void
 language plpgsql as $$
 begin
   perform tallyman.release_unknown(p_worker, '{}');
@@ -40,7 +40,7 @@ end $$;
 -- come back. After a start of the server everybody has to come back, so there is more time; likewise after a fail-over,
 -- of which only those know whose own connections were lost (p_all_return).
 -- Returns the workers whose time is over, and in how many milliseconds to look again if one is missing.
-create function tallyman.absent_workers(p_all_return boolean, out gone text[], out look_again_ms double precision)
+create or replace function tallyman.absent_workers(p_all_return boolean, out gone text[], out look_again_ms double precision)
 language plpgsql as $$
 declare
   v_worker tallyman.workers;
@@ -69,7 +69,7 @@ end $$;
 
 -- Records that jobs are about to start. If the worker dies, only these can be charged. Returns the claims that
 -- are no longer the worker's: their jobs must not be started.
-create function tallyman.mark_started(p_worker text, p_tokens bigint[], p_ids bigint[]) returns bigint[]
+create or replace function tallyman.mark_started(p_worker text, p_tokens bigint[], p_ids bigint[]) returns bigint[]
 language plpgsql as $$
 declare
   v_held bigint[];
@@ -89,7 +89,7 @@ end $$;
 -- Takes back what workers held that are gone, or whose lease is past: everything of such a worker, in one transaction.
 -- p_gone are those that absent_workers named; it is checked again here, and they cannot come back before the commit.
 -- Claims that are locked (a settle is under way) are left for the next time.
-create function tallyman.recover(p_gone text[], p_delays json, p_keep_ms double precision)
+create or replace function tallyman.recover(p_gone text[], p_delays json, p_keep_ms double precision)
 returns table (worker text, freed integer, counted bigint, status text)
 language plpgsql
 set jit = off
@@ -139,12 +139,6 @@ begin
   perform tallyman.free_positions(v_streams, v_positions);
 end $$;
 
-create type tallyman.held_item as (
-  token bigint, stream integer, queue text, priority smallint, variant text, pos bigint, lane bigint,
-  job bigint, job_pos bigint,  -- the free job, or the head of the lane
-  lane_jobs integer, is_isolated boolean, has_started boolean
-);
-
 -- Everything that one dead worker held. Who killed it?
 --
 --   one isolated job had started      that job, whatever ran beside it. It is charged for this crash, and for those before
@@ -154,7 +148,7 @@ create type tallyman.held_item as (
 --   anything else                     unknown: all it held become suspects, claimed and started one by one
 --
 -- Returns what was freed; the caller moves the cursors of the streams back.
-create function tallyman.take_back(
+create or replace function tallyman.take_back(
   p_worker text, p_delays json, p_keep_ms double precision,
   out freed integer, out counted bigint, out status text, out streams integer[], out positions bigint[]
 )
@@ -204,7 +198,7 @@ end $$;
 
 -- What is left of some claims. A blocked lane that is still listed (its worker died at the wrong moment) loses its
 -- place on the stream here, and is no item. Lanes are locked; one that a person has locked stays on its stream as it is.
-create function tallyman.held_items(p_tokens bigint[]) returns tallyman.held_item[]
+create or replace function tallyman.held_items(p_tokens bigint[]) returns tallyman.held_item[]
 language plpgsql
 set enable_seqscan = off set jit = off
 as $$
@@ -237,7 +231,7 @@ end $$;
 
 -- A crash that this job has caused: an attempt, and one for each crash before that it is suspected of and that has no other
 -- cause yet. From now on it runs alone.
-create function tallyman.charge_crash(
+create or replace function tallyman.charge_crash(
   p_item tallyman.held_item, p_worker text, p_delays json, p_keep_ms double precision
 ) returns table (id bigint, status text)
 language plpgsql as $$
@@ -267,7 +261,7 @@ end $$;
 
 -- Marks what may have been started, and answers the stream that it lies on from now on. In a lane that is as many jobs as
 -- the claim had handed out: the lane goes to the stream of its head, which stays suspect until it ends.
-create function tallyman.suspect(p_item tallyman.held_item, p_crash bigint) returns integer
+create or replace function tallyman.suspect(p_item tallyman.held_item, p_crash bigint) returns integer
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
