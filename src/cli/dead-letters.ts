@@ -9,6 +9,7 @@ import {
   examples,
   group,
   type JsonOption,
+  more,
   type PageOptions,
   withJson,
   withPage,
@@ -19,7 +20,7 @@ import { confirm, Progress, terminalWidth } from '../host/cli/output/terminal.ts
 import { count } from '../host/cli/output/text.ts';
 import { fullTime, relativeTime } from '../host/cli/output/time.ts';
 import type { CommandFrame } from '../host/cli/session.ts';
-import { errorSection, more, payloadSection } from './jobs.ts';
+import { errorSection, payloadSection } from './jobs.ts';
 
 interface FilterOptions {
   readonly queue?: string;

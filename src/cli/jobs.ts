@@ -8,6 +8,7 @@ import {
   examples,
   group,
   type JsonOption,
+  more,
   oneOf,
   type PageOptions,
   withJson,
@@ -161,6 +162,3 @@ const indent = (text: string): string =>
     .split('\n')
     .map((line) => `  ${line}`)
     .join('\n');
-
-export const more = (cursor: string | null): string =>
-  cursor === null ? '' : `\n(there are more: ask with --limit, or go on with --cursor ${cursor})`;

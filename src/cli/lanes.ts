@@ -7,6 +7,7 @@ import {
   examples,
   group,
   type JsonOption,
+  more,
   oneOf,
   type PageOptions,
   withJson,
@@ -17,7 +18,7 @@ import { facts, table } from '../host/cli/output/table.ts';
 import { paintState, terminalWidth } from '../host/cli/output/terminal.ts';
 import { fullTime, relativeTime } from '../host/cli/output/time.ts';
 import type { CommandFrame } from '../host/cli/session.ts';
-import { errorSection, jobsTable, more } from './jobs.ts';
+import { errorSection, jobsTable } from './jobs.ts';
 
 interface WhereOptions extends JsonOption {
   readonly queue?: string;

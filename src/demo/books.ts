@@ -231,8 +231,7 @@ export class Books {
     }
     if (this.#damaged.size === 0) return;
     const { rows: buried } = await this.#database.query<{ body: string }>(
-      `select payload ->> 'body' as body from tallyman.dead_letters
-        where tenant_id = $1 and kind = $2 and payload ->> 'body' = any ($3)`,
+      `select payload ->> 'body' as body from tallyman.dead_letters_of($1, $2) where payload ->> 'body' = any ($3)`,
       [tenantId, unreadableKind, [...this.#damaged]],
     );
     for (const { body } of buried) this.#damaged.delete(body);

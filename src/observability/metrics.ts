@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { type Backlog, lookAtBacklog } from '../engine/jobs/backlog.ts';
 import type { Worker } from '../engine/jobs/worker.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
-import { type Backlog, lookAtBacklog } from './backlog.ts';
 import { SharedLook } from './shared-look.ts';
 import { WorkerMetrics } from './worker-metrics.ts';
 
@@ -10,7 +10,7 @@ export interface MetricsOptions {
   readonly cacheMs?: number;
   /** A scrape waits for the database no longer than this and then answers with what it has. Default 3000. */
   readonly patienceMs?: number;
-  /** Counts are exact up to here and estimated beyond; see backlog.ts. Default 10,000. */
+  /** Counts are exact up to here and estimated beyond; see engine/jobs/backlog.ts. Default 10,000. */
   readonly countLimit?: number;
   /** Pages of 8 KiB that an estimate reads. Default 500. */
   readonly samplePages?: number;

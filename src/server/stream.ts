@@ -111,17 +111,7 @@ export class LiveStream {
 
   async #look(tenants: readonly string[]): Promise<(Counts & { tenant: string })[]> {
     const { rows } = await this.#database.query<Counts & { tenant: string }>(
-      `select t.tenant, j.ready, j.waiting, j.running, d.dead_letters, b.blocked_lanes, f.finished_last_minute
-         from unnest($1::text[]) as t (tenant),
-              lateral (select count(*) filter (where status = 'QUEUED' and scheduled_at <= now())::integer as ready,
-                              count(*) filter (where status = 'QUEUED' and scheduled_at > now())::integer as waiting,
-                              count(*) filter (where status = 'RUNNING')::integer as running
-                         from tallyman.live_jobs where tenant_id = t.tenant) j,
-              lateral (select count(*)::integer as dead_letters from tallyman.dead_letters where tenant_id = t.tenant) d,
-              lateral (select count(*)::integer as blocked_lanes from tallyman.lanes
-                        where tenant_id = t.tenant and blocked_at is not null) b,
-              lateral (select count(*)::integer as finished_last_minute from tallyman.history
-                        where tenant_id = t.tenant and finished_at > now() - interval '1 minute') f`,
+      'select tenant_id as tenant, ready, waiting, running, dead_letters, blocked_lanes, finished_last_minute from tallyman.tenant_counts($1)',
       [tenants],
     );
     return rows;

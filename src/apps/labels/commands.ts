@@ -1,7 +1,6 @@
 import { createReadStream } from 'node:fs';
 import { stat, writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { more } from '../../cli/jobs.ts';
 import { messageOf, TallymanError } from '../../engine/errors.ts';
 import { given } from '../../given.ts';
 import { exitCodes, usage } from '../../host/cli/exit.ts';
@@ -10,6 +9,7 @@ import {
   examples,
   group,
   type JsonOption,
+  more,
   oneOf,
   type PageOptions,
   wholeNumber,

@@ -1,5 +1,4 @@
 import type { Command } from 'commander';
-import { more } from '../../cli/jobs.ts';
 import type { Config } from '../../config/keys.ts';
 import { prepareTenants } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
@@ -10,6 +9,7 @@ import {
   examples,
   group,
   type JsonOption,
+  more,
   type PageOptions,
   withJson,
   withPage,
@@ -20,7 +20,7 @@ import { count } from '../../host/cli/output/text.ts';
 import { fullTime } from '../../host/cli/output/time.ts';
 import type { CommandFrame } from '../../host/cli/session.ts';
 import { onStopSignal } from '../../host/process/signals.ts';
-import { listLocations } from '../iot/places.ts';
+import { listLocations } from '../iot/index.ts';
 import { type Basket, listMovements, type Movement, requireBasket } from './baskets.ts';
 import { rfidKeys } from './config.ts';
 import { plateImport } from './intake/upkeep.ts';

@@ -2,8 +2,14 @@ import { z } from 'zod';
 import { given } from '../../given.ts';
 import { operators, producers, readers } from '../../host/roles.ts';
 import { id, page, pageOf, route, text, timestamp } from '../../host/route.ts';
-import { storeCameraReads } from '../iot/camera-reads.ts';
-import { type Device, listDevices, listLocations, putDevice, putLocation } from '../iot/places.ts';
+import {
+  type Device,
+  listDevices,
+  listLocations,
+  putDevice,
+  putLocation,
+  storeCameraReads,
+} from '../iot/index.ts';
 import { type Basket, listBaskets, listMovements, type Movement, requireBasket } from './baskets.ts';
 import { epcisDocument, readMovements } from './epcis.ts';
 import { listShipments, requireShipment, type Shipment, type ShipmentLine } from './shipments/shipments.ts';

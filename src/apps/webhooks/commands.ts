@@ -1,5 +1,4 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { more } from '../../cli/jobs.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { given } from '../../given.ts';
 import { settingsOf } from '../../host/app.ts';
@@ -10,6 +9,7 @@ import {
   examples,
   group,
   type JsonOption,
+  more,
   oneOf,
   type PageOptions,
   wholeNumber,

@@ -75,7 +75,7 @@ export async function redeliverRange(store: Store, range: RedeliveryRange): Prom
         and (not $4 or not exists (
               select 1 from tallyman_webhooks.dispatches d
                where d.event_id = v.id and d.endpoint_id = e.id
-                 and (d.succeeded_at is not null or exists (select 1 from tallyman.jobs j where j.id = d.job_id))))
+                 and (d.succeeded_at is not null or tallyman.job_exists(d.job_id))))
       order by v.id`,
     [endpointId, from, to, onlyFailed],
   );

@@ -70,3 +70,7 @@ export async function collect<T>(
     cursor = page.nextCursor;
   }
 }
+
+/** The line below a list that has more pages. */
+export const more = (cursor: string | null): string =>
+  cursor === null ? '' : `\n(there are more: ask with --limit, or go on with --cursor ${cursor})`;

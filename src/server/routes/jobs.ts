@@ -201,12 +201,11 @@ async function enqueue(
   }
   // A kind that nobody has registered is refused by tallyman.enqueue.
   const { rows } = await scope.query<{ id: string | null }>(
-    `select case when $14 or coalesce(k.is_public, true) then
+    `select case when $14 or coalesce(tallyman.is_public_kind($1), true) then
          tallyman.enqueue(kind => $1, payload => $2, queue => $3, priority => $4, lane => $5,
            delay => $6 * interval '1 millisecond', scheduled_at => $7, dedupe_key => $8, tenant_id => $9,
            max_attempts => $10, correlation_id => $11, latest_only => $12) end as id
-       from (select set_config('tallyman.max_payload_bytes', $13, true)) limits
-       left join tallyman.kinds k on k.name = $1`,
+       from (select set_config('tallyman.max_payload_bytes', $13, true)) limits`,
     [
       job.kind,
       JSON.stringify(payload ?? null),

@@ -1,24 +1,21 @@
 -- From a change to tasks, in the transaction that makes the change.
 --
 -- One task a label, in lane `label:{MAC}`, in the order given; each page remembers the task it waits for.
--- The caller has the labels locked, in the order of their MACs; enqueue_full locks the lanes in the same order before a
+-- The caller has the labels locked, in the order of their MACs; enqueue_many locks the lanes in the same order before a
 -- number is drawn. So within a label the order of tasks is the order of commits.
 -- tasks: [{label, mac, latest, resync, pages: [1, ...], payload}]
 create or replace function labels.enqueue_tasks(p_tenant text, p_tasks json, p_correlation text) returns bigint[]
 language plpgsql as $$
 declare
-  v_attempts smallint := (select k.max_attempts from tallyman.kinds k where k.name = 'labels.push');
   v_ids bigint[];
 begin
-  select array_agg(f.id order by f.n) into v_ids
-    from tallyman.enqueue_full(
-      array['labels'], array[2::smallint],
+  select array_agg(e.id order by e.n) into v_ids
+    from tallyman.enqueue_many(
       (select json_agg(json_build_object(
-                's', 1, 'k', 'labels.push', 'p', t.task -> 'payload', 'm', v_attempts, 't', p_tenant,
-                'l', 'label:' || (t.task ->> 'mac'), 'b', 'skip', 'o', (t.task ->> 'latest')::boolean,
-                'c', p_correlation) order by t.n)
+                'kind', 'labels.push', 'payload', t.task -> 'payload', 'lane', 'label:' || (t.task ->> 'mac'),
+                'latest_only', t.task -> 'latest') order by t.n)
          from json_array_elements(p_tasks) with ordinality as t (task, n)),
-      true) with ordinality as f (id, existing, n);
+      tenant_id => p_tenant, correlation_id => p_correlation) e;
   -- In order, as everybody else who holds several pages takes them.
   perform 1 from labels.pages g
     where g.label_id in (select (t.task ->> 'label')::bigint from json_array_elements(p_tasks) t (task))

@@ -80,7 +80,7 @@ async function pagesOf(on: Queryable, storeId: string, macs: readonly string[]):
   const { rows } = await on.query<LabelPage>(
     `select g.label_id as "labelId", l.mac, g.page, g.state, g.wanted_job as "wantedJob",
             g.accepted_job as "acceptedJob", g.accepted_hash as "acceptedHash",
-            exists (select 1 from tallyman.jobs j where j.id = g.wanted_job) as "isPending",
+            tallyman.job_exists(g.wanted_job) as "isPending",
             coalesce(g.drift_after > now(), false) as "isLeftAlone"
        from labels.labels l join labels.pages g on g.label_id = l.id
       where l.store_id = $1 and l.mac = any ($2)`,

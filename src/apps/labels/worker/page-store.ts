@@ -107,8 +107,8 @@ export async function saveFailed(
   task: { readonly label: string; readonly job: string; readonly pages: readonly number[] },
   error: string,
 ): Promise<void> {
-  const { rows } = await tx.query('select 1 from tallyman.jobs where id = $1 for key share', [task.job]);
-  if (rows.length === 0) return;
+  const { rows } = await tx.query<{ there: boolean }>('select tallyman.lock_job($1) as there', [task.job]);
+  if (!rows[0]?.there) return;
   const failed = await tx.query<{ labelId: string; page: number }>(
     `update labels.pages g set state = 'failed', error = $4, ask_at = null
       where (g.label_id, g.page) in (

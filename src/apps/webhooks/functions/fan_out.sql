@@ -28,16 +28,15 @@ begin
     return v_deliveries;
   end if;
   select json_agg(json_build_object(
-           's', 1, 'k', 'webhook.deliver', 'm', e.max_attempts, 't', e.tenant_id, 'b', 'skip',
-           'p', json_build_object('delivery', w.delivery, 'event', w.event_id::text, 'endpoint', e.id),
-           'l', case when e.ordered then tallyman_webhooks.lane_of(e.id, v.aggregate_type, v.aggregate_id) end)
+           'kind', 'webhook.deliver', 'max_attempts', e.max_attempts, 'tenant_id', e.tenant_id,
+           'payload', json_build_object('delivery', w.delivery, 'event', w.event_id::text, 'endpoint', e.id),
+           'lane', case when e.ordered then tallyman_webhooks.lane_of(e.id, v.aggregate_type, v.aggregate_id) end)
            order by w.n)
     into v_work
     from unnest(v_deliveries, p_events, p_endpoints) with ordinality as w (delivery, event_id, endpoint_id, n)
     join tallyman_webhooks.endpoints e on e.id = w.endpoint_id
     join tallyman_events.events v on v.id = w.event_id;
-  v_jobs := array(select f.id from tallyman.enqueue_full(array['webhooks'], array[3::smallint], v_work, true)
-                    with ordinality as f (id, existing, n) order by f.n);
+  v_jobs := array(select j.id from tallyman.enqueue_many(v_work) j order by j.n);
   insert into tallyman_webhooks.dispatches (id, tenant_id, event_id, endpoint_id, job_id, manual)
   select w.delivery, e.tenant_id, w.event_id, e.id, w.job_id, p_manual
     from unnest(v_deliveries, p_events, p_endpoints, v_jobs) as w (delivery, event_id, endpoint_id, job_id)
@@ -75,8 +74,7 @@ create or replace function tallyman_webhooks.needed(p_events bigint[]) returns b
 language sql stable as $$
   select array_agg(distinct d.event_id) from tallyman_webhooks.dispatches d
    where d.event_id = any (p_events)
-     and (exists (select 1 from tallyman.jobs j where j.id = d.job_id)
-       or exists (select 1 from tallyman.dead_letters l where l.id = d.job_id))
+     and (tallyman.job_exists(d.job_id) or tallyman.dead_letter_exists(d.job_id))
 $$;
 
 select tallyman_events.listen('webhooks', 'tallyman_webhooks.needed(bigint[])');

@@ -311,32 +311,10 @@ create or replace function tallyman.enqueue(
 ) returns bigint
 language plpgsql as $$
 declare
-  v_kind tallyman.kinds;
-  v_limit integer := coalesce(nullif(current_setting('tallyman.max_payload_bytes', true), ''), '1048576')::integer;
+  v_kind tallyman.kinds := tallyman.kind_of(kind);
   v_id bigint;
 begin
-  select k.* into v_kind from tallyman.kinds k where k.name = enqueue.kind;
-  if not found then
-    raise exception 'unknown kind "%"', enqueue.kind
-      using errcode = 'TM001', hint = 'Start a worker that defines it once, or call tallyman.register_kind().';
-  elsif delay < interval '0' then
-    raise exception 'delay must not be negative, got %', delay using errcode = 'TM002';
-  elsif priority not between 0 and 3 then
-    raise exception 'priority must be 0 (critical) to 3 (low), got %', priority using errcode = 'TM002';
-  elsif max_attempts not between 1 and 1000 then
-    raise exception 'max_attempts must be 1 to 1000, got %', max_attempts using errcode = 'TM002';
-  elsif octet_length(lane) not between 1 and 256 then
-    raise exception 'lane must be 1 to 256 bytes, got %', octet_length(lane) using errcode = 'TM002';
-  elsif octet_length(dedupe_key) not between 1 and 512 then
-    raise exception 'dedupe_key must be 1 to 512 bytes, got %', octet_length(dedupe_key) using errcode = 'TM002';
-  elsif octet_length(trace) > 512 then
-    raise exception 'trace must be at most 512 bytes, got %', octet_length(trace) using errcode = 'TM002';
-  elsif payload is null then
-    raise exception 'payload must not be null' using errcode = 'TM002';
-  elsif octet_length(payload::text) > v_limit then
-    raise exception 'payload of % bytes is over the limit of %', octet_length(payload::text), v_limit
-      using errcode = 'TM003', hint = 'Store it elsewhere and pass a reference, or raise tallyman.max_payload_bytes.';
-  end if;
+  perform tallyman.check_new_job(payload, priority, lane, delay, dedupe_key, max_attempts, trace);
   if lane is null and dedupe_key is null and delay is null and scheduled_at is null then
     return (tallyman.enqueue_alike(
       coalesce(queue, v_kind.queue), coalesce(priority, v_kind.priority)::smallint, enqueue.kind,

@@ -1,4 +1,4 @@
-import type { Database, Queryable } from '../engine/database/database.ts';
+import type { Database, Queryable } from '../database/database.ts';
 
 /*
  * How much lies in the queues, at a price that is bounded but for what workers hold, which is looked up one by one.

@@ -1,0 +1,165 @@
+-- The public interface: what others than the engine may call in SQL. Everything else in this schema, tables and views
+-- above all, may change with any release; test/engine/border.test.ts holds our own apps to this list.
+--
+--   enqueue(kind, ...)               one job; answers its id
+--   enqueue_many(jobs, ...)          many jobs in one statement; answers id and `existing` of each
+--   register_kind(name, ...)         what a kind's jobs are like where the caller does not say
+--   prepare_kind(kind)               makes the queue of a kind, so that the first enqueue need not
+--   is_public_kind(name)           may be enqueued from outside; null: no such kind
+--   job_exists(id)                 the job has not ended
+--   lock_job(id)                   the same, and it does not end before the caller's transaction does
+--   dead_letter_exists(id)         the job has used up its attempts, and may be redriven
+--   dead_letters_of(tenant, kind)  with their payloads
+--   tenant_counts(tenants)         how much is ready, running, dead, ...
+--   on_change(what, function)      calls a trigger function after a change; see hooks.sql
+--   isolate(table)                 puts a table under row-level security
+--   prepare_tenants()              makes the role that acts for one tenant
+--
+-- Settings: tallyman.tenant, tallyman.max_payload_bytes. All functions run with the rights of the caller: under the role
+-- tallyman_tenant they see and write rows of its tenant only.
+
+-- The kind's definition, which workers register when they start.
+create or replace function tallyman.kind_of(p_kind text) returns tallyman.kinds
+language plpgsql stable as $$
+declare
+  v_kind tallyman.kinds;
+begin
+  select k.* into v_kind from tallyman.kinds k where k.name = p_kind;
+  if not found then
+    raise exception 'unknown kind "%"', p_kind
+      using errcode = 'TM001', hint = 'Start a worker that defines it once, or call tallyman.register_kind().';
+  end if;
+  return v_kind;
+end $$;
+
+-- Raises what is wrong with a job as SQL callers give it.
+create or replace function tallyman.check_new_job(
+  payload json, priority integer, lane text, delay interval, dedupe_key text, max_attempts integer, trace text
+) returns void
+language plpgsql stable as $$
+declare
+  v_limit integer := coalesce(nullif(current_setting('tallyman.max_payload_bytes', true), ''), '1048576')::integer;
+begin
+  if delay < interval '0' then
+    raise exception 'delay must not be negative, got %', delay using errcode = 'TM002';
+  elsif priority not between 0 and 3 then
+    raise exception 'priority must be 0 (critical) to 3 (low), got %', priority using errcode = 'TM002';
+  elsif max_attempts not between 1 and 1000 then
+    raise exception 'max_attempts must be 1 to 1000, got %', max_attempts using errcode = 'TM002';
+  elsif octet_length(lane) not between 1 and 256 then
+    raise exception 'lane must be 1 to 256 bytes, got %', octet_length(lane) using errcode = 'TM002';
+  elsif octet_length(dedupe_key) not between 1 and 512 then
+    raise exception 'dedupe_key must be 1 to 512 bytes, got %', octet_length(dedupe_key) using errcode = 'TM002';
+  elsif octet_length(trace) > 512 then
+    raise exception 'trace must be at most 512 bytes, got %', octet_length(trace) using errcode = 'TM002';
+  elsif payload is null then
+    raise exception 'payload must not be null' using errcode = 'TM002';
+  elsif octet_length(payload::text) > v_limit then
+    raise exception 'payload of % bytes is over the limit of %', octet_length(payload::text), v_limit
+      using errcode = 'TM003', hint = 'Store it elsewhere and pass a reference, or raise tallyman.max_payload_bytes.';
+  end if;
+end $$;
+
+-- jobs: [{kind, payload, queue, priority, lane, delay, scheduled_at, dedupe_key, max_attempts, latest_only, trace, tenant_id},
+-- ...], each as in enqueue(). What is left out comes from the kind, the tenant from the second argument. Answers one row for each, `n` counting the input from 1.
+create or replace function tallyman.enqueue_many(
+  jobs json, tenant_id text default 'default', correlation_id text default null
+) returns table (n integer, id bigint, existing boolean)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_queues text[];
+  v_priorities smallint[];
+  v_jobs json;
+begin
+  perform tallyman.kind_of(d.kind) from (select distinct j.kind from json_to_recordset(jobs) as j (kind text)) d;
+  perform tallyman.check_new_job(coalesce(j.payload, '{}'), j.priority, j.lane, j.delay, j.dedupe_key, j.max_attempts, j.trace)
+     from json_to_recordset(jobs)
+       as j (payload json, priority integer, lane text, delay interval, dedupe_key text, max_attempts integer, trace text);
+  with job as materialized (
+    select j.*, k.lane_policy, k.dedupe_keep, coalesce(j.own_queue, k.queue) as queue,
+           coalesce(j.own_priority, k.priority)::smallint as priority,
+           coalesce(j.own_max_attempts, k.max_attempts) as max_attempts,
+           coalesce(j.own_latest_only, k.latest_only) as latest_only
+      from rows from (json_to_recordset(jobs) as (
+             kind text, payload json, queue text, priority integer, lane text, delay interval, scheduled_at timestamptz,
+             dedupe_key text, max_attempts integer, latest_only boolean, trace text, tenant_id text)) with ordinality
+        as j (kind, payload, own_queue, own_priority, lane, delay, scheduled_at, dedupe_key, own_max_attempts,
+              own_latest_only, trace, own_tenant, n)
+      join tallyman.kinds k on k.name = j.kind
+  ), stream as materialized (
+    select row_number() over () as s, d.queue, d.priority from (select distinct j.queue, j.priority from job j) d
+  )
+  select (select array_agg(s.queue order by s.s) from stream s), (select array_agg(s.priority order by s.s) from stream s),
+         (select json_agg(json_build_object(
+                   's', s.s, 'k', j.kind, 'p', coalesce(j.payload, '{}'), 'm', j.max_attempts,
+                   't', coalesce(j.own_tenant, enqueue_many.tenant_id),
+                   'd', extract(epoch from j.delay) * 1000, 'at', j.scheduled_at, 'c', enqueue_many.correlation_id,
+                   'x', j.dedupe_key, 'xk', j.dedupe_keep, 'l', j.lane, 'b', j.lane_policy, 'o', j.latest_only,
+                   'w', j.trace) order by j.n)
+            from job j join stream s on s.queue = j.queue and s.priority = j.priority)
+    into v_queues, v_priorities, v_jobs;
+  if v_jobs is null then
+    return;
+  end if;
+  return query
+  select f.n::integer, f.id, f.existing
+    from tallyman.enqueue_full(v_queues, v_priorities, v_jobs, true) with ordinality as f (id, existing, n);
+end $$;
+
+-- For migrations: made by the first enqueue, the queue would keep the others waiting until that one commits.
+create or replace function tallyman.prepare_kind(kind text) returns void
+language plpgsql as $$
+declare
+  v_kind tallyman.kinds := tallyman.kind_of(kind);
+begin
+  perform tallyman.stream_of(v_kind.queue, v_kind.priority);
+end $$;
+
+create or replace function tallyman.is_public_kind(name text) returns boolean
+language sql stable as $$
+  select k.is_public from tallyman.kinds k where k.name = is_public_kind.name
+$$;
+
+-- In plpgsql: its plan is kept, and a caller may ask for each of many rows.
+create or replace function tallyman.job_exists(id bigint) returns boolean
+language plpgsql stable as $$
+begin
+  return exists (select 1 from tallyman.jobs j where j.id = job_exists.id);
+end $$;
+
+create or replace function tallyman.dead_letter_exists(id bigint) returns boolean
+language plpgsql stable as $$
+begin
+  return exists (select 1 from tallyman.dead_letters d where d.id = dead_letter_exists.id);
+end $$;
+
+create or replace function tallyman.lock_job(id bigint) returns boolean
+language plpgsql as $$
+begin
+  perform 1 from tallyman.jobs j where j.id = lock_job.id for key share;
+  return found;
+end $$;
+
+create or replace function tallyman.dead_letters_of(tenant_id text, kind text) returns table (id bigint, payload json)
+language sql stable as $$
+  select d.id, d.payload from tallyman.dead_letters d
+   where d.tenant_id = dead_letters_of.tenant_id and d.kind = dead_letters_of.kind
+$$;
+
+create or replace function tallyman.tenant_counts(tenants text[])
+returns table (tenant_id text, ready integer, waiting integer, running integer, dead_letters integer,
+               blocked_lanes integer, finished_last_minute integer)
+language sql stable as $$
+  select t.tenant, j.ready, j.waiting, j.running, d.dead_letters, b.blocked_lanes, f.finished_last_minute
+    from unnest(tenants) as t (tenant),
+         lateral (select count(*) filter (where l.status = 'QUEUED' and l.scheduled_at <= now())::integer as ready,
+                         count(*) filter (where l.status = 'QUEUED' and l.scheduled_at > now())::integer as waiting,
+                         count(*) filter (where l.status = 'RUNNING')::integer as running
+                    from tallyman.live_jobs l where l.tenant_id = t.tenant) j,
+         lateral (select count(*)::integer as dead_letters from tallyman.dead_letters d where d.tenant_id = t.tenant) d,
+         lateral (select count(*)::integer as blocked_lanes from tallyman.lanes l
+                   where l.tenant_id = t.tenant and l.blocked_at is not null) b,
+         lateral (select count(*)::integer as finished_last_minute from tallyman.history h
+                   where h.tenant_id = t.tenant and h.finished_at > now() - interval '1 minute') f
+$$;
