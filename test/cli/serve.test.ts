@@ -22,7 +22,7 @@ test('serve runs the API, the worker and deliveries; SIGTERM lets what runs fini
   await writeFile(
     module,
     `import { defineKind } from ${JSON.stringify(inRoot('src/index.ts'))};
-     export const slow = defineKind({ name: 'slow', handler: async () => {
+     export const slow = defineKind({ name: 'slow', public: true, handler: async () => {
        console.log('running');
        await new Promise((done) => setTimeout(done, 1500));
        console.log('finished');
@@ -65,7 +65,7 @@ test('a second signal ends it at once, whatever runs', async () => {
   await writeFile(
     module,
     `import { defineKind } from ${JSON.stringify(inRoot('src/index.ts'))};
-     export const endless = defineKind({ name: 'endless', handler: () => {
+     export const endless = defineKind({ name: 'endless', public: true, handler: () => {
        console.log('running');
        return new Promise((done) => setTimeout(done, 600_000));
      } });`,

@@ -3,6 +3,7 @@ import pg from 'pg';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { emit, emitMany } from '../../src/events/emit.ts';
 import { readEvents } from '../../src/events/read.ts';
+import { seededRandom } from '../support/seeded-random.ts';
 import { type EventScene, eventScene, moved } from './support.ts';
 
 async function connect({ url }: EventScene): Promise<pg.Client> {
@@ -120,6 +121,7 @@ interface Race {
 
 /** Writers that commit, roll back or die after a random while, and a reader that follows them by its cursor. */
 async function race(scene: EventScene, { writers = 8, rounds = 25 } = {}): Promise<Race> {
+  const random = seededRandom();
   const done = new AbortController();
   const read: string[] = [];
   const reader = (async () => {
@@ -129,7 +131,7 @@ async function race(scene: EventScene, { writers = 8, rounds = 25 } = {}): Promi
       after = page.cursor;
       if (isLast) return;
       isLast = done.signal.aborted;
-      await sleep(Math.random() * 3);
+      await sleep(random.between(0, 3));
     }
   })();
   await Promise.all(
@@ -137,14 +139,14 @@ async function race(scene: EventScene, { writers = 8, rounds = 25 } = {}): Promi
       let client = await connect(scene);
       for (let round = 0; round < rounds; round += 1) {
         await client.query('begin');
-        for (let part = 0; part <= Math.random() * 2; part += 1) {
-          const batch = Array.from({ length: 1 + Math.floor(Math.random() * 5) }, (_, n) =>
+        for (let part = 0; part <= random.between(0, 2); part += 1) {
+          const batch = Array.from({ length: 1 + random.whole(5) }, (_, n) =>
             moved(`${w}-${round}-${part}-${n}`),
           );
           await emitMany(client, batch);
-          await sleep(Math.random() * 8);
+          await sleep(random.between(0, 8));
         }
-        const chance = Math.random();
+        const chance = random.between(0, 1);
         if (chance < 0.8) await client.query('commit');
         else if (chance < 0.9) await client.query('rollback');
         else {

@@ -15,6 +15,10 @@ describe('the border of rfid', () => {
       grant select on all tables in schema iot to ${role};
       grant select, insert, update on all tables in schema rfid to ${role};
       grant usage on all sequences in schema rfid to ${role};
+      grant usage on schema tallyman_events to ${role};
+      grant insert on tallyman_events.events to ${role};
+      grant select, usage on all sequences in schema tallyman_events to ${role};
+      create policy everything on tallyman_events.events for insert to ${role} with check (true);
       create policy everything on iot.devices for select to ${role} using (true);
       create policy everything on rfid.baskets to ${role} using (true);
       create policy everything on rfid.movements to ${role} using (true);
