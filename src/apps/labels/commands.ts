@@ -115,7 +115,7 @@ export function addLabels(program: Command, { withTallyman }: CommandFrame): voi
     });
 
   withTenant(withJson(labels.command('resync')))
-    .description('push again what labels should show, whatever is known about what they do')
+    .description('push the images of labels again, also those that gateways already have')
     .argument('[mac...]', 'their MACs, however written')
     .option('--store <code>', 'all labels of this store instead')
     .addHelpText('after', examples(['labels resync 00159DA0102B', 'labels resync --store 0042']))
@@ -245,7 +245,7 @@ function labelsTable(labels: readonly Label[], now: Date): string {
   );
 }
 
-/** The colours of the states of jobs, for states that mean as much. */
+/** Uses the colours of job states for label states with a similar meaning. */
 const colourOf = (state: PageState | null): string =>
   ({ waiting: 'waiting', processing: 'held', shown: 'ok', timeout: 'warn', failed: 'fail' })[
     state ?? 'waiting'
