@@ -5,7 +5,7 @@ import { reasonText } from './reasons.ts';
 import type { MqttSubscription } from './status.ts';
 import { sharedFilter } from './topics.ts';
 
-/** The filter as it is sent: shared where a group is set and the broker can share. */
+/** The filter as it is sent: shared if a group is set and the broker supports it. */
 export function effectiveTopic(
   { sharedSubscriptionGroup: group, environmentId }: MqttSettings,
   topic: string,
@@ -14,7 +14,7 @@ export function effectiveTopic(
   return group === null || !canShare ? topic : sharedFilter(group, environmentId, topic);
 }
 
-/** Subscribes to all of it, also where a session is present: the topics may have changed since. */
+/** Subscribes to all filters, also if the session exists: the topics may have changed since. */
 export async function subscribeAll(
   connection: Connection,
   settings: MqttSettings,
