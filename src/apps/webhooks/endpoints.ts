@@ -27,7 +27,7 @@ export interface Endpoint {
   readonly failures: number;
   /** Set while the breaker is open: when the next delivery may probe. */
   readonly openUntil: Date | null;
-  /** The number of secrets that sign deliveries; the secrets are never shown again. */
+  /** The secrets that sign deliveries, without their text, which is never shown again. */
   readonly secrets: readonly { readonly createdAt: string; readonly expiresAt: string | null }[];
 }
 
