@@ -61,11 +61,7 @@ const filterOf = ({
 }: FilterOptions): DeadLetterFilter => given({ queue, kind, lane, tenantId, errorCode, search });
 
 export function addDeadLetters(program: Command, frame: CommandFrame): void {
-  const letters = group(
-    program,
-    'dead-letters',
-    'work that used up its attempts: show, redrive, discard',
-  );
+  const letters = group(program, 'dead-letters', 'work that used up its attempts: show, redrive, discard');
 
   withFilter(withPage(letters.command('list')))
     .description('dead letters, newest first')

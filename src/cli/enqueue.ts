@@ -15,7 +15,10 @@ interface EnqueueOptions extends JsonOption {
 }
 
 export const withInternal = (command: Command): Command =>
-  command.option('--internal', 'also allow a kind that is not public; you must make sure that its payload is valid');
+  command.option(
+    '--internal',
+    'also allow a kind that is not public; you must make sure that its payload is valid',
+  );
 
 /** Adds to the error how to do it anyway, if that is possible. */
 export async function requirePublicKind(on: Queryable, kind: string): Promise<void> {
@@ -23,7 +26,10 @@ export async function requirePublicKind(on: Queryable, kind: string): Promise<vo
     await requirePublic(on, new Map(), kind);
   } catch (error) {
     if (!(error instanceof TallymanError) || error.code !== 'INTERNAL_KIND') throw error;
-    throw new TallymanError(error.code, `${error.message} Or use --internal, and make sure that the payload is valid.`);
+    throw new TallymanError(
+      error.code,
+      `${error.message} Or use --internal, and make sure that the payload is valid.`,
+    );
   }
 }
 

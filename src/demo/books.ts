@@ -230,12 +230,12 @@ export class Books {
       for (const id of this.#seen) if (BigInt(id) <= BigInt(mark)) this.#seen.delete(id);
     }
     if (this.#damaged.size === 0) return;
-    const { rows: buried } = await this.#database.query<{ body: string }>(
+    const { rows: deadLetters } = await this.#database.query<{ body: string }>(
       `select payload ->> 'body' as body from tallyman.dead_letters
         where tenant_id = $1 and kind = $2 and payload ->> 'body' = any ($3)`,
       [tenantId, unreadableKind, [...this.#damaged]],
     );
-    for (const { body } of buried) this.#damaged.delete(body);
+    for (const { body } of deadLetters) this.#damaged.delete(body);
   }
 
   /** All raw reads of this run, as often as they came. */

@@ -26,11 +26,7 @@ const nothing: Range = { minMs: 0, maxMs: 0 };
 const lineEveryMs = 500;
 
 export function addSimulateLabels(program: Command): void {
-  const simulate = group(
-    program,
-    'simulate',
-    'simulated devices, for tests and for trying things out',
-  );
+  const simulate = group(program, 'simulate', 'simulated devices, for tests and for trying things out');
   withJson(simulate.command('labels'))
     .description('a gateway of shelf labels: answers as SoluM AIMS and as OpenEPaperLink do')
     .option('--host <address>', 'where it listens', '127.0.0.1')

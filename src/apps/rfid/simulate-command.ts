@@ -34,11 +34,7 @@ const flushMs = 15_000;
 
 export function addSimulateReaders(program: Command, frame: CommandFrame): void {
   const d = readerDefaults;
-  const simulate = group(
-    program,
-    'simulate',
-    'simulated devices, for tests and for trying things out',
-  );
+  const simulate = group(program, 'simulate', 'simulated devices, for tests and for trying things out');
   withJson(simulate.command('readers'))
     .description(
       'dock doors with RFID readers that publish what Zebra FX readers publish, and know the truth',

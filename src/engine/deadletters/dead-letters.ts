@@ -7,7 +7,7 @@ import { requireId } from '../validate.ts';
 /** Work that used up its attempts, whatever part of the system it came from. */
 export interface DeadLetter {
   readonly id: string;
-  /** `job`, or the part that buried it. */
+  /** `job`, or the component that made it a dead letter. */
   readonly source: string;
   readonly queue: string;
   readonly kind: string;

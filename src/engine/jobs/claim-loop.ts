@@ -208,7 +208,7 @@ export class ClaimLoop {
     if (answer.items.length > 0) await receive(answer, tookMs);
     this.#jobsPerItem = smoothed(this.#jobsPerItem, answer);
     this.#isLimited = answer.limited || this.#roomOfQueues().some((room) => room <= 0);
-    // The next claim goes out first: the database is at it while these are run.
+    // Send the next claim first: the database works on it while these jobs run.
     if (this.#mayClaimOn) setImmediate(() => runner.pump());
     else runner.pump();
     if (answer.expired) await recover();

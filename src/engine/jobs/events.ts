@@ -1,6 +1,6 @@
 import type { ClaimedJob } from './claim.ts';
 
-/** What an observer is told about a job. */
+/** What an observer gets about a job. */
 export interface JobEvent {
   readonly id: string;
   readonly kind: string;

@@ -41,7 +41,7 @@ const goodbyeMs = 2_000;
  * const result = await exclusively(database, 0x42425530001n, async (section) => {
  *   await section.transaction((tx) => tx.query('update doors set closed = true'));
  * });
- * if (!result.ran) console.log('somebody else is at it');
+ * if (!result.ran) console.log('another process holds the lock');
  */
 export async function exclusively<T>(
   database: Database,

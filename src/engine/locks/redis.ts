@@ -47,7 +47,7 @@ const rememberedKeys = 10_000;
 
 const reconnect = { minMs: 100, maxMs: 2_000 };
 
-/** A server that has not answered for this many timeouts is dialled anew. */
+/** After this many timeouts without an answer, the connection is made again. */
 const silentTimeouts = 8;
 
 /**

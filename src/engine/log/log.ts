@@ -6,7 +6,7 @@ import { TallymanError } from '../errors.ts';
 import { requireText, requireWhole } from '../validate.ts';
 
 export interface NewEntry {
-  /** Names the entry for ever: appending it again answers the first offset and adds nothing. */
+  /** Identifies the entry forever: appending it again returns the first offset and adds nothing. */
   readonly key: string;
   /** Anything JSON can say. */
   readonly payload: unknown;
@@ -106,7 +106,7 @@ const logTrim = { name: 'tm_log_trim', text: 'select tallyman.log_trim($1, $2, $
 const mostInABatch = 1000;
 /** One statement carries no more JSON than this (more only where a single payload is larger). */
 const mostTextInABatch = 4 * 1024 * 1024;
-/** A bite keeps appenders of the stream waiting for some milliseconds. */
+/** Entries per batch. A batch delays appenders of the stream by some milliseconds. */
 const trimBite = 2000;
 
 /**
@@ -190,8 +190,8 @@ export class Log {
   }
 
   /**
-   * Drops the entries up to and including an offset and answers how many those were. Their keys stay, for ever; the
-   * offsets go on where they were. In bites, each of its own commit.
+   * Drops the entries up to and including an offset and returns how many. Their keys stay forever, and offsets continue
+   * as before. Works in batches, each in its own commit.
    */
   async trim(stream: string, upToOffset: number): Promise<number> {
     requireWhole(upToOffset, 'upToOffset', 0, Number.MAX_SAFE_INTEGER);

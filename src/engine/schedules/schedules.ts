@@ -85,13 +85,13 @@ const enqueueRun = `
                           lane => $7, max_attempts => $8, latest_only => $9) as id`;
 
 /**
- * Cron schedules (ENG-13): each due time becomes one job, whoever crashes and however many processes look.
+ * Cron schedules (ENG-13): each due time becomes one job, whatever crashes and however many processes run.
  *
  * The next time and the job are written in one transaction, under the lock of the schedule's row; the job's dedupe key
  * names the due time, as a second line. All times are compared with the database's clock.
  *
- * Times that were missed while nobody looked become one run, for the earliest of them, not a flood: whoever needs each
- * hour accounted for reads from a checkpoint what is left to do.
+ * Times that were missed while no process ran become one run, for the earliest of them, not a flood. A handler that must
+ * account for each hour reads from a checkpoint what is left to do.
  */
 export class Schedules {
   readonly #database: Queryable & Transactor;

@@ -22,8 +22,8 @@ select j.id, s.queue, s.priority, s.variant, j.kind, j.tenant_id, j.payload, j.a
   join tallyman.streams s on s.id = j.stream
   left join tallyman.lanes l on l.id = j.lane;
 
--- Cancels a job that has not ended, also one that is running: its worker is told, and whatever it still does about
--- the job finds nothing. Returns whether there was one.
+-- Cancels a job that has not ended, also a running one: its worker is notified, and whatever it still does about
+-- the job has no effect. Returns whether there was one.
 create or replace function tallyman.cancel(p_id bigint, p_reason text, p_keep_ms double precision) returns boolean
 language plpgsql as $$
 declare
