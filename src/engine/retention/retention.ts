@@ -65,7 +65,7 @@ export class Retention {
     });
   }
 
-  /** Answers the partitions that were dropped. */
+  /** Returns the partitions that were dropped. */
   async purgeHistory(on: Transactor): Promise<string[]> {
     return on.transaction(async (tx) => {
       await tx.query(lockTimeout);

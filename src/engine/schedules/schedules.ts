@@ -146,7 +146,7 @@ export class Schedules {
     return rows.map(toSchedule);
   }
 
-  /** Answers whether there was one. Jobs it has enqueued stay. */
+  /** Returns whether there was one. Jobs it has enqueued stay. */
   async remove(name: string, tenantId = 'default'): Promise<boolean> {
     const { rowCount } = await this.#database.query(
       'delete from tallyman.schedules where name = $1 and tenant_id = $2',
@@ -155,7 +155,7 @@ export class Schedules {
     return rowCount === 1;
   }
 
-  /** Answers whether it was running. */
+  /** Returns whether it was running. */
   async pause(name: string, tenantId = 'default'): Promise<boolean> {
     const { rowCount } = await this.#database.query(
       'update tallyman.schedules set enabled = false where name = $1 and tenant_id = $2 and enabled',

@@ -224,7 +224,7 @@ export class Intake {
 
   async #rest(): Promise<void> {
     const signal = this.#stopping.signal;
-    // Halving a batch to find the bad message needs no pause; a single message that keeps failing does.
+    // While a batch is halved to find the bad message, pauses stay short; for a single message that keeps failing they grow.
     const failures = this.#limit > 1 ? 0 : this.#failures++;
     await pause(backoffMs(failures, this.#retry), signal);
   }
