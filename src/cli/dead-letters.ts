@@ -101,7 +101,7 @@ export function addDeadLetters(program: Command, frame: CommandFrame): void {
         if (!bulk(ids, options, 'redrive'))
           return forEachId(
             ids,
-            { ...options, done: 'redriven', say: (id) => `dead letter ${id} goes round again` },
+            { ...options, done: 'redriven', say: (id) => `dead letter ${id} was redriven` },
             (id) => deadLetters.redrive(id, redrive),
           );
         await overAll(deadLetters, options, { verb: 'Redrive', done: 'redriven' }, (filter, onProgress) =>

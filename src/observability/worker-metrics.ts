@@ -51,7 +51,7 @@ export class WorkerMetrics {
     });
     this.#settled = new Counter({
       name: 'tallyman_jobs_settled_total',
-      help: 'Attempts that have their outcome: succeeded, superseded, retried, failed, dead, discarded, or handed_back because the database was away.',
+      help: 'Attempts that have their outcome: succeeded, superseded, retried, failed, dead, discarded, or handed_back because the database was down.',
       labelNames: ['kind', 'outcome'],
       registers,
     });

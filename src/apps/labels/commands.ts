@@ -133,8 +133,8 @@ export function addLabels(program: Command, { withTallyman }: CommandFrame): voi
       `${examples(['labels import products.csv --store 0042', 'labels import products.csv --store 0042 --dry-run'])}
 
 The first line names the columns: sku, name, price; every other column is an
-attribute. A price is written as 1.99. Lines are taken in by 500, each time all
-of them or, if one is bad, none; bad lines are told by their numbers.`,
+attribute. Write prices as 1.99. Each transaction imports 500 lines; if one of
+them is bad, none of the 500 is written. Bad lines are listed by number.`,
     )
     .action((file: string, options: ImportCommandOptions) =>
       withTallyman((session) => takeIn(session, file, options)),

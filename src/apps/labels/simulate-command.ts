@@ -59,7 +59,7 @@ password) or "openepaperlink". While it runs:
   GET   /simulator                  counts
   GET   /simulator/labels/{mac}     every image a label was sent, in order
   GET   /simulator/labels/{mac}/image   what it was sent last
-  PATCH /simulator/labels/{mac}     {"fault":"500"} makes it fail, {"fault":null} heals it
+  PATCH /simulator/labels/{mac}     {"fault":"500"} makes it fail, {"fault":null} ends that
   PATCH /simulator/settings         {"latency":{"minMs":0,"maxMs":50},"faults":{"429":0.1}}
 It has no access control. Stop it with Ctrl-C; it then prints its counts.`,
     )

@@ -30,7 +30,7 @@ export interface ClaimLoopParts {
   readonly onTrouble: (error: unknown, what: string) => void;
 }
 
-/** Claim again when this share of the held jobs is left: the next claim runs while these jobs run. */
+/** Claim again when the held jobs fall to this share of the prefetch target: the next claim runs while they run. */
 const refillAt = 0.75;
 
 /** The shortest time between two looks below the cursor; longer when a look is costly (see claim in functions/claim.sql). */

@@ -81,7 +81,7 @@ export function refusalOf(error: unknown, statuses: Statuses): Refusal {
     return {
       status: 503,
       code: 'DATABASE_UNAVAILABLE',
-      message: 'the database is away; try again in a moment',
+      message: 'the database cannot be reached; try again in a moment',
     };
   return {
     status: 500,

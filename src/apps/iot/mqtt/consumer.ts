@@ -157,7 +157,7 @@ export class MqttConsumer {
     this.#stopping.abort();
     await this.#link.stop();
     await within(this.#gaps, timeoutMs).catch(() =>
-      this.#logger.warn({ timeoutMs }, 'filling a gap did not end in time; it has to be begun again'),
+      this.#logger.warn({ timeoutMs }, 'filling a gap did not end in time; it must be run again'),
     );
     const { counters } = this.#intake;
     this.#intake = this.#newIntake();

@@ -27,7 +27,7 @@ export async function subscribeAll(
   if (group !== null && !canShare)
     logger.warn(
       { group },
-      'this broker cannot share subscriptions: every instance gets every message, and idempotency has to meet them',
+      'this broker cannot share subscriptions: every instance gets every message, and only idempotent commits count each once',
     );
   const effective = topics.map((topic) => effectiveTopic(settings, topic, canShare));
   const codes = await connection.subscribe(effective, qos);

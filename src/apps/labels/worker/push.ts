@@ -111,7 +111,9 @@ export class Pusher {
   #passGate({ storeId, code }: StoreGateway, label: string): void {
     const waitMs = this.#gate.waitMs(storeId, label, performance.now());
     if (waitMs === 0) return;
-    throw new RetryLater(waitMs, `put off: the gateway of store "${code}" is away`, { isFree: true });
+    throw new RetryLater(waitMs, `put off: the gateway of store "${code}" cannot be reached`, {
+      isFree: true,
+    });
   }
 
   #tellGate(storeId: string, label: string, error: unknown, context: JobContext): void {
