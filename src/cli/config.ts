@@ -49,7 +49,7 @@ export function addConfig(program: Command, { configSchema }: CommandFrame): voi
     });
 }
 
-/** Of an address, what tells which server is meant; nothing of who logs in, nor of parameters, which may hold keys. */
+/** The parts of an address that identify the server; no user and no parameters, which may contain keys. */
 function withoutSecrets(value: unknown): string | null {
   if (value === null) return null;
   const text = String(value);

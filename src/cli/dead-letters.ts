@@ -62,11 +62,7 @@ const filterOf = ({
 }: FilterOptions): DeadLetterFilter => given({ queue, kind, lane, tenantId, errorCode, search });
 
 export function addDeadLetters(program: Command, frame: CommandFrame): void {
-  const letters = group(
-    program,
-    'dead-letters',
-    'work that used up its attempts: look, send round again, throw away',
-  );
+  const letters = group(program, 'dead-letters', 'work that used up its attempts: show, redrive, discard');
 
   withFilter(withPage(letters.command('list')))
     .description('dead letters, newest first')
@@ -94,7 +90,7 @@ export function addDeadLetters(program: Command, frame: CommandFrame): void {
     );
 
   withBulk(letters.command('redrive'))
-    .description('send round again, with attempts at zero, under the same id')
+    .description('run again, with attempts reset to zero, under the same id')
     .option('--to-head', 'in a lane: to its head instead of its end')
     .addHelpText(
       'after',
@@ -106,7 +102,7 @@ export function addDeadLetters(program: Command, frame: CommandFrame): void {
         if (!bulk(ids, options, 'redrive'))
           return forEachId(
             ids,
-            { ...options, done: 'redriven', say: (id) => `dead letter ${id} goes round again` },
+            { ...options, done: 'redriven', say: (id) => `dead letter ${id} was redriven` },
             (id) => deadLetters.redrive(id, redrive),
           );
         await overAll(deadLetters, options, { verb: 'Redrive', done: 'redriven' }, (filter, onProgress) =>
@@ -116,7 +112,7 @@ export function addDeadLetters(program: Command, frame: CommandFrame): void {
     );
 
   withBulk(letters.command('discard'))
-    .description('throw away for good')
+    .description('delete for good')
     .addHelpText(
       'after',
       examples(['dead-letters discard 4711', 'dead-letters discard --all --error-code GONE']),
@@ -139,7 +135,7 @@ export function addDeadLetters(program: Command, frame: CommandFrame): void {
     );
 }
 
-/** Ids or a filter, never both and never neither: what is thrown away must have been meant. */
+/** Requires ids or a filter, never both and never neither: nobody must discard dead letters by accident. */
 function bulk(ids: readonly string[], options: BulkOptions, verb: string): boolean {
   const filtered = Object.keys(filterOf(options)).length > 0;
   if (ids.length > 0 && (options.all || filtered)) throw usage(`give ids, or --all with filters, not both`);

@@ -44,7 +44,7 @@ export function addDoctor(program: Command, frame: CommandFrame): void {
 
 const isNotMigrated = (error: unknown): boolean => (error as { code?: string }).code === 'NOT_MIGRATED';
 
-/** A database that cannot be reached is a finding too, and the one a person calls the doctor for. */
+/** A database that cannot be reached is a finding, too, and the most common reason to run the doctor. */
 async function checkUp(
   config: Config,
   look: (database: Database) => Promise<readonly Finding[]> = examine,

@@ -15,15 +15,21 @@ interface EnqueueOptions extends JsonOption {
 }
 
 export const withInternal = (command: Command): Command =>
-  command.option('--internal', 'also a kind that is not public: you answer for its payload');
+  command.option(
+    '--internal',
+    'also allow a kind that is not public; you must make sure that its payload is valid',
+  );
 
-/** Says how to do it all the same, where that is possible. */
+/** Adds to the error how to do it anyway, if that is possible. */
 export async function requirePublicKind(on: Queryable, kind: string): Promise<void> {
   try {
     await requirePublic(on, new Map(), kind);
   } catch (error) {
     if (!(error instanceof TallymanError) || error.code !== 'INTERNAL_KIND') throw error;
-    throw new TallymanError(error.code, `${error.message} Or give --internal, and answer for the payload.`);
+    throw new TallymanError(
+      error.code,
+      `${error.message} Or use --internal, and make sure that the payload is valid.`,
+    );
   }
 }
 
@@ -50,7 +56,7 @@ export function addEnqueue(jobs: Command, { withTallyman }: CommandFrame): void 
     );
 }
 
-/** JSON as it was typed: numbers of any size stay as they are. */
+/** JSON as it was typed: numbers of any size keep all digits. */
 export function json(text: string): string {
   try {
     JSON.parse(text);

@@ -69,7 +69,7 @@ export function addEvents(program: Command, { apps, withTallyman }: CommandFrame
     });
 
   withJson(events.command('emit'))
-    .description('emit an event; endpoints that subscribe to its type are told')
+    .description('emit an event; endpoints that subscribe to its type get it')
     .argument('<type>', 'such as pallet.moved')
     .argument('<aggregate>', 'what it happened to, such as pallet:P-1', aggregate)
     .option('-t, --tenant <id>', 'for this tenant (default: default)')

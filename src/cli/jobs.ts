@@ -35,7 +35,7 @@ export function addJobs(program: Command, frame: CommandFrame): void {
   const jobs = group(program, 'jobs', 'enqueue jobs, look at them, run them again, cancel them');
 
   withPage(jobs.command('list'))
-    .description('jobs, newest first, wherever they are in their life')
+    .description('jobs in any state, newest first')
     .option('-s, --status <status>', `one of ${jobStatuses.join(', ')}`, oneOf(jobStatuses))
     .option('-q, --queue <name>', 'of this queue')
     .option('-k, --kind <name>', 'of this kind')
@@ -114,7 +114,7 @@ export function jobsTable(jobs: readonly Job[], now: Date): string {
   );
 }
 
-/** What a person wants to know next about a job in this state. */
+/** What a user wants to know next about a job in this state. */
 function note(job: Job, now: Date): string {
   const due =
     job.status === 'QUEUED' && job.scheduledAt > now ? `due ${relativeTime(job.scheduledAt, now)}` : '';

@@ -57,7 +57,7 @@ export function addKeys(program: Command, { withTallyman }: CommandFrame): void 
 
   keys
     .command('revoke')
-    .description('from now on the key opens nothing')
+    .description('revoke a key; it stops working at once')
     .argument('<id>', 'id of the key, as in `keys list`')
     .addHelpText('after', examples(['keys revoke k3v9x2m4q8zt']))
     .action((id: string) =>

@@ -81,7 +81,7 @@ export function addLanes(program: Command, frame: CommandFrame): void {
     );
 
   withWhere(lanes.command('unblock'))
-    .description('let a blocked lane go on behind the job that blocked it')
+    .description('let a blocked lane continue after the job that blocked it')
     .argument('<key>', 'key of the lane')
     .addHelpText(
       'after',

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { enableCompileCache } from 'node:module';
 
-// Half of a short command's time went into compiling its own code, each time anew.
+// Cache compiled code: half of a short command's time went into compiling.
 enableCompileCache();
 const { run } = await import('./program.ts');
 const { apps } = await import('../host/apps.ts');

@@ -39,7 +39,7 @@ const breakingAdvice = (dryRun: boolean): string =>
     ? '\nBreaking: programs of older versions cannot work with the database afterwards. Make a backup and stop them first.'
     : '\nBreaking: programs of older versions no longer start. Stop those that still run, and update them.';
 
-/** Connections alone, whatever state the database is in. */
+/** Only connects, whatever state the database is in. */
 export async function withDatabase<T>(config: Config, work: (database: Database) => Promise<T>): Promise<T> {
   const logger = commandLogger();
   const reached = await reachDatabase(config, { logger });

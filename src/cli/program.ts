@@ -19,15 +19,15 @@ import { addServe } from './serve.ts';
 import { addTenants } from './tenants.ts';
 import { addWorker } from './worker.ts';
 
-/** Answers the exit code; never throws. */
+/** Returns the exit code; never throws. */
 export async function run(args: readonly string[], apps: readonly App[]): Promise<number> {
-  // Whatever an action leaves here is the answer, so that one that did half of its work can say so.
+  // An action sets its exit code here, so that one that did half of its work can report it.
   process.exitCode = exitCodes.ok;
   try {
     await buildProgram(apps).parseAsync(args, { from: 'user' });
     return Number(process.exitCode);
   } catch (error) {
-    // Commander has printed its message, or the help that was asked for.
+    // Commander has printed its message, or the requested help.
     if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
     const { message, exitCode } = explain(error);
     complain(`error: ${message}`);

@@ -9,7 +9,7 @@ import { paintState, terminalWidth } from '../host/cli/output/terminal.ts';
 import { relativeTime } from '../host/cli/output/time.ts';
 import type { CommandFrame } from '../host/cli/session.ts';
 
-/** Commander makes an empty text of a null, so "none" stays a word until the options have been read. */
+/** Commander turns null into an empty string, so "none" stays a word until the options are read. */
 type Limit = number | 'none';
 
 interface LimitOptions {
@@ -33,7 +33,7 @@ export function addQueues(program: Command, frame: CommandFrame): void {
 
   queues
     .command('pause')
-    .description('no worker claims from it any more; what runs, runs on')
+    .description('stop claims from it; running jobs continue')
     .argument('<name>', 'name of the queue')
     .addHelpText('after', examples(['queues pause carriers']))
     .action((name: string) =>
@@ -45,7 +45,7 @@ export function addQueues(program: Command, frame: CommandFrame): void {
 
   queues
     .command('resume')
-    .description('ends a pause')
+    .description('end a pause')
     .argument('<name>', 'name of the queue')
     .addHelpText('after', examples(['queues resume carriers']))
     .action((name: string) =>
@@ -59,7 +59,7 @@ export function addQueues(program: Command, frame: CommandFrame): void {
     .command('limit')
     .description('limits over the whole fleet; "none" takes one away')
     .argument('<name>', 'name of the queue; made if there is none yet')
-    .option('--max-running <count>', 'jobs and lanes in hand at once', wholeOrNone)
+    .option('--max-running <count>', 'jobs and lanes that run at once', wholeOrNone)
     .option('--rate <per-second>', 'starts a second', numberOrNone)
     .option(
       '--burst <count>',

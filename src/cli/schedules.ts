@@ -71,7 +71,7 @@ export function addSchedules(program: Command, frame: CommandFrame): void {
 
   schedules
     .command('resume')
-    .description('goes on with the next time from now; what fell into the pause is not made up for')
+    .description('continues with the next due time; times during the pause are skipped')
     .argument('<name>', 'name of the schedule')
     .addHelpText('after', examples(['schedules resume nightly-report']))
     .action((name: string) =>
@@ -96,7 +96,7 @@ export function addSchedules(program: Command, frame: CommandFrame): void {
     );
 }
 
-/** `work` answers whether it changed something; if not, either there is no such schedule or `otherwise` is why. */
+/** `work` returns whether it changed something. If not, there is no such schedule, or `otherwise` is the reason. */
 function change(
   { withTallyman }: CommandFrame,
   name: string,

@@ -50,7 +50,7 @@ async function runServe(options: ServeCommandOptions, { apps, loadConfig }: Comm
   const kinds = module === null ? [] : await loadKinds(module);
   const logger = createLogger({ level: config['log.level'] });
   const stopped = new Promise<string>((stop) => onStopSignal(stop));
-  // Not before it is wanted: the HTTP server and all it needs take half of the time a command has to start.
+  // Import late: loading the HTTP server takes half of a command's start time.
   const { serve } = await import('../host/serve.ts');
   const serving = await serve({
     apps,
@@ -73,6 +73,6 @@ async function runServe(options: ServeCommandOptions, { apps, loadConfig }: Comm
     );
   await serving.stop();
   logger.info({}, 'stopped');
-  // A handler that outlived its time limit would keep the process, though its job is somebody else's by now.
+  // Exit: a handler that exceeded its time limit would keep the process alive, though another worker has its job by now.
   process.exit(lost ? exitCodes.database : exitCodes.ok);
 }

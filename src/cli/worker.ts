@@ -78,7 +78,7 @@ async function runWorker(
   } finally {
     await runtime.close();
   }
-  // A handler that outlived its time limit would keep the process, though its job is somebody else's by now.
+  // Exit: a handler that exceeded its time limit would keep the process alive, though another worker has its job by now.
   process.exit(lost ? exitCodes.database : exitCodes.ok);
 }
 
@@ -98,7 +98,7 @@ export async function loadKinds(path: string): Promise<AnyKind[]> {
   return [...kinds];
 }
 
-/** By shape, not by identity: the module may have its own copy of the library. */
+/** Checks the shape, not the class: the module may have its own copy of the library. */
 function isKind(value: unknown): value is AnyKind {
   if (typeof value !== 'object' || value === null) return false;
   const { name, queue, handler, backoff } = value as Partial<Record<keyof AnyKind, unknown>>;

@@ -2,8 +2,7 @@ import { z } from 'zod';
 
 /**
  * One setting. It is read from the configuration file (as a path of nested objects), from its environment variable, and
- * from aliases that operators of such systems already have. The environment wins over the file, the first name listed
- * over the ones behind it.
+ * from aliases that are common in such systems. The environment wins over the file; an earlier name wins over a later one.
  */
 export interface Key<T> {
   readonly schema: z.ZodType<T>;
@@ -21,7 +20,7 @@ export interface Key<T> {
 // biome-ignore lint/suspicious/noExplicitAny: keys of different types have no other common type
 export type ConfigKeys = Readonly<Record<string, Key<any>>>;
 
-/** What keys hold once they are loaded. */
+/** The values of loaded keys. */
 export type ValuesOf<K extends ConfigKeys> = {
   readonly [N in keyof K]: K[N] extends Key<infer T> ? T : never;
 };

@@ -51,19 +51,19 @@ export const coreKeys = {
   'jobs.stuckAfterMs': key({
     schema: whole(1000, 86_400_000),
     env: ['TALLYMAN_STUCK_AFTER_MS'],
-    doc: 'Work without a heartbeat for so long is taken back, however long its lease.',
+    doc: 'Work without a heartbeat for this long is recovered, however long its lease.',
     fallback: 120_000,
   }),
   'jobs.recoverIntervalMs': key({
     schema: whole(100, 3_600_000),
     env: ['TALLYMAN_RECOVER_INTERVAL_MS'],
-    doc: 'How often every worker looks for expired leases of others, beside each claim.',
+    doc: 'How often every worker looks for expired leases of other workers, in addition to each claim.',
     fallback: 30_000,
   }),
   'jobs.maxAttempts': key({
     schema: whole(1, 1000),
     env: ['TALLYMAN_MAX_ATTEMPTS', 'BPC_JOBS_MAX_ATTEMPTS_DEFAULT'],
-    doc: 'Attempts of a job before it becomes a dead letter, where its kind does not say.',
+    doc: 'Attempts of a job before it becomes a dead letter, unless its kind sets another number.',
     fallback: 5,
   }),
   'jobs.maxPayloadBytes': key({
@@ -87,14 +87,14 @@ export const coreKeys = {
   'lanes.redisUrl': key({
     schema: optionalUrl('redis:', 'rediss:'),
     env: ['TALLYMAN_REDIS_URL'],
-    doc: 'Lane locks in Redis beside the claims in PostgreSQL.',
+    doc: 'Lane locks in Redis, in addition to the claims in PostgreSQL.',
     fallback: null,
     secret: true,
   }),
   'wakeups.rabbitmq.enabled': key({
     schema: z.boolean(),
     env: ['TALLYMAN_RABBITMQ_ENABLED', 'BPC_QUEUE_ENABLED'],
-    doc: 'Wake-ups through RabbitMQ, beside LISTEN/NOTIFY.',
+    doc: 'Wake-ups through RabbitMQ, in addition to LISTEN/NOTIFY.',
     fallback: false,
   }),
   'wakeups.rabbitmq.url': key({
@@ -126,20 +126,20 @@ export const coreKeys = {
   'log.level': key<'debug' | 'info' | 'warn' | 'error' | 'silent'>({
     schema: z.enum(['debug', 'info', 'warn', 'error', 'silent']),
     env: ['TALLYMAN_LOG_LEVEL'],
-    doc: 'How much a worker says on stderr: `debug`, `info`, `warn`, `error` or `silent`.',
+    doc: 'Log level of a worker, on stderr: `debug`, `info`, `warn`, `error` or `silent`.',
     fallback: 'info',
   }),
   'secrets.key': key({
     schema: z.string().min(43).nullable(),
     env: ['TALLYMAN_SECRET_KEY'],
-    doc: 'Master secret, base64 of at least 32 bytes: webhook secrets are sealed and API keys hashed under it. Needed with `database.url`; the same in every process.',
+    doc: 'Master secret, base64 of at least 32 bytes: webhook secrets are sealed and API keys hashed under it. Required with `database.url`; must be the same in every process.',
     fallback: null,
     secret: true,
   }),
   'secrets.file': key({
     schema: z.string().min(1),
     env: ['TALLYMAN_SECRET_FILE'],
-    doc: 'Where the master secret is made and kept when `secrets.key` is not set and the database is the embedded one.',
+    doc: 'File in which the master secret is generated and kept, if `secrets.key` is not set and the database is the embedded one.',
     fallback: '.tallyman/secret.key',
   }),
   'server.host': key({
@@ -175,7 +175,7 @@ export const coreKeys = {
   'server.ratePerSecond': key({
     schema: whole(1, 1_000_000),
     env: ['TALLYMAN_RATE_PER_SECOND'],
-    doc: 'Requests a second that one API key may make, in one process; beyond it the answer is 429.',
+    doc: 'Requests per second that one API key may make, in one process; more are answered with 429.',
     fallback: 100,
   }),
   'server.rateBurst': key({
@@ -193,12 +193,12 @@ export const coreKeys = {
   'health.requireQueue': key({
     schema: z.boolean(),
     env: ['TALLYMAN_HEALTH_REQUIRE_QUEUE', 'BPC_HEALTH_REQUIRE_QUEUE'],
-    doc: 'Not ready (503) while a configured broker is away, instead of degraded.',
+    doc: 'Report not ready (503) while a configured broker is down, instead of degraded.',
     fallback: false,
   }),
 } as const;
 
 export type CoreConfig = ValuesOf<typeof coreKeys>;
 
-/** A loaded configuration: the core keys, and those of every app, which only the app knows the types of. */
+/** A loaded configuration: the core keys, and those of every app, whose types only the app knows. */
 export type Config = CoreConfig & Readonly<Record<string, unknown>>;

@@ -3,10 +3,10 @@ import { messageOf, TallymanError } from '../engine/errors.ts';
 import type { ConfigKeys, Key } from './key.ts';
 import type { Config } from './keys.ts';
 
-/** Settings that do not fit together: a problem each, in words. */
+/** Finds settings that do not fit together; returns a message for each problem. */
 export type Contradictions = (config: Config) => readonly string[];
 
-/** Every key there is, and what must hold between them. */
+/** All keys, and the rules between them. */
 export interface ConfigSchema {
   readonly keys: ConfigKeys;
   readonly contradictions: readonly Contradictions[];
@@ -22,8 +22,8 @@ export interface LoadOptions {
 const defaultFile = 'tallyman.config.json';
 
 /**
- * Reads file and environment, and tells where each value came from. Every problem is named with its key, the value, and
- * what was expected.
+ * Reads file and environment, and records where each value came from. Every problem is reported with its key, the value,
+ * and what was expected.
  */
 export function readConfig(
   { keys, contradictions }: ConfigSchema,
@@ -87,7 +87,7 @@ function find(
   return { value: key.fallback, source: 'its default' };
 }
 
-/** What the text of an environment variable means depends on what the key holds. */
+/** Parses the text of an environment variable by the type of its key. */
 function fromText(text: string, key: Key<unknown>, variable: string): unknown {
   if (typeof key.fallback === 'number') {
     const number = Number(text);

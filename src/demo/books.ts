@@ -1,10 +1,10 @@
 /**
- * The books of one run: what the readers know they sent, against what stands in the tables. They share no code with what
- * they judge, so that they can convict it.
+ * The books of one run: what the simulated readers sent, compared with what is in the tables. They share no code with the
+ * product that they check, so that they can find its mistakes.
  *
- * A read that was sent is open until its row is found. A row for which no read is open was counted twice. A read that the
- * broker acknowledged is lost when its row is not there though younger ones of the same device are, for longer than a
- * commit can take; at the end, when nothing is under way any more, whatever is open.
+ * A sent read is open until its row is found. A row without an open read was counted twice. A read that the broker
+ * acknowledged is lost if its row is missing while younger rows of the same device exist, for longer than a commit can
+ * take. At the end, when nothing is in progress, every open read is lost.
  */
 
 import { unreadableKind } from '../apps/rfid/intake/index.ts';
@@ -15,11 +15,11 @@ import type { Truth } from '../simulate/truth.ts';
 
 export const tenantId = 'default';
 
-/** Each run has baskets of its own: what an earlier one left at the broker comes through in this one, but not to its books. */
+/** Each run has its own baskets: messages that an earlier run left at the broker are processed but not counted in this run. */
 export interface Run {
   readonly firstBasket: number;
   readonly baskets: number;
-  /** What earlier runs left here. */
+  /** Rows of earlier runs. */
   readonly before: { readonly runs: number; readonly reads: number; readonly baskets: number };
 }
 
@@ -50,11 +50,11 @@ export async function beginRun(database: Database, baskets: number): Promise<Run
 }
 
 export interface Balance {
-  /** Reads that were sent, those that were sent again included. */
+  /** Reads that were sent, including those sent again. */
   readonly sent: number;
   readonly distinct: number;
   readonly counted: number;
-  /** Came once more, from the reader or from the broker, and had no effect. */
+  /** Arrived again, from the reader or from the broker, and had no effect. */
   readonly dropped: number;
   readonly inFlight: number;
   readonly lost: number;
@@ -63,11 +63,11 @@ export interface Balance {
   readonly movementsExpected: number;
   readonly baskets: number;
   readonly basketsExpected: number;
-  /** Baskets that are elsewhere, or moved more or less often, than they should have; known at the end. */
+  /** Baskets that are at a wrong place, or moved a wrong number of times; known at the end. */
   readonly astray: number;
   readonly damaged: number;
   readonly deadLetters: number;
-  /** Nothing is under way any more: everything has to be equal, not only not too much. */
+  /** Nothing is in progress any more: the numbers must be equal. */
   readonly complete: boolean;
 }
 
@@ -85,7 +85,7 @@ interface Open {
   acknowledgedAt: number | undefined;
 }
 
-/** A row's number is not its turn: a transaction that began earlier may commit later. But not by so much. */
+/** Rows may commit in another order than their ids, because a transaction that began earlier may commit later; but not later than this. */
 const settledAfterSeconds = 10;
 
 export class Books {
@@ -95,9 +95,9 @@ export class Books {
   readonly #open = new Map<string, Open>();
   /** Damaged messages whose dead letters have not been found. */
   readonly #damaged = new Set<string>();
-  /** The youngest message of each device that was seen counted. */
+  /** The youngest counted message of each device. */
   readonly #reached = new Map<string, number>();
-  /** Rows that were looked at, above the mark. */
+  /** Rows above the mark that were already checked. */
   readonly #seen = new Set<string>();
   #mark = '0';
   #rawMark = '0';
@@ -112,7 +112,7 @@ export class Books {
     this.#range = [basketTag(run.firstBasket), basketTag(run.firstBasket + run.baskets - 1)];
   }
 
-  /** A message goes out. Answers what to call when the broker has acknowledged it. */
+  /** Records a message that is sent. Returns a function to call when the broker has acknowledged it. */
   send({ device, reads, again, payload }: Transmission, beganAt: number): () => void {
     this.#numbers += 1;
     const number = this.#numbers;
@@ -128,12 +128,12 @@ export class Books {
     };
   }
 
-  /** Whether anything that was sent has not been found. */
+  /** Whether a sent read has not been found yet. */
   get isOpen(): boolean {
     return this.#open.size + this.#damaged.size > 0;
   }
 
-  /** While the run goes on. */
+  /** During the run. */
   async audit(): Promise<Balance> {
     await this.#strikeOut();
     const raw = await this.#countRaw();
@@ -143,8 +143,8 @@ export class Books {
   }
 
   /**
-   * When nothing is sent any more. `drained`: everything has had its time; what is open now will not come. Counts all rows
-   * of the run afresh, whatever was seen of them.
+   * After the last message was sent. `drained`: everything has had time to arrive; open reads will not come. Counts all rows
+   * of the run again, whatever was counted before.
    */
   async close(drained: boolean): Promise<Balance> {
     const running = await this.audit();
@@ -230,11 +230,11 @@ export class Books {
       for (const id of this.#seen) if (BigInt(id) <= BigInt(mark)) this.#seen.delete(id);
     }
     if (this.#damaged.size === 0) return;
-    const { rows: buried } = await this.#database.query<{ body: string }>(
+    const { rows: deadLetters } = await this.#database.query<{ body: string }>(
       `select payload ->> 'body' as body from tallyman.dead_letters_of($1, $2) where payload ->> 'body' = any ($3)`,
       [tenantId, unreadableKind, [...this.#damaged]],
     );
-    for (const { body } of buried) this.#damaged.delete(body);
+    for (const { body } of deadLetters) this.#damaged.delete(body);
   }
 
   /** All raw reads of this run, as often as they came. */

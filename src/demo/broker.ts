@@ -1,6 +1,6 @@
 /**
- * An MQTT broker for the demo: the one that MQTT_URL names, else a Mosquitto of our own where the machine has one, else
- * aedes inside this process where it is installed.
+ * An MQTT broker for the demo: the one that MQTT_URL names, else our own Mosquitto if the machine has it, else aedes inside
+ * this process if it is installed.
  */
 
 import type { MqttOptions } from '../apps/iot/mqtt/index.ts';
@@ -11,14 +11,14 @@ import { findMosquitto, startMosquitto } from './broker/mosquitto.ts';
 
 export interface Broker {
   readonly url: string;
-  /** Where it is, in words, without secrets. */
+  /** Where it is, as text without secrets. */
   readonly where: string;
-  /** Messages that it can be given before it has acknowledged them. Default: as many as any broker takes. */
+  /** The most unacknowledged messages that it accepts. Default: as many as any broker accepts. */
   readonly mostInFlight?: number;
   close(): Promise<void>;
 }
 
-/** `folder`: where a broker of our own keeps what it is given. */
+/** `folder`: where our own broker keeps its messages. */
 export async function openBroker(folder: string, env = process.env): Promise<Broker> {
   const url = env.MQTT_URL;
   if (url !== undefined && url !== '') {

@@ -41,7 +41,7 @@ export interface DemoOptions {
 
 const trouble = { duplicates: 0.05, outOfOrder: 0.05, damaged: 0.003 };
 const auditMs = 1000;
-/** With --for, what is under way is given this long to come to its end; after Ctrl-C not so long. */
+/** With --for, work in progress gets this long to finish; after Ctrl-C less. */
 const drainMs = 30_000;
 const leaveMs = 3000;
 
@@ -93,7 +93,7 @@ export async function runDemo(options: DemoOptions): Promise<{ summary: string; 
       reconnectDelaySeconds: 0.5,
       maxReconnectDelaySeconds: 5,
       connectTimeoutSeconds: 20,
-      // Above any backlog: Mosquitto 2.0.11 does not keep to a smaller one.
+      // Above any backlog: Mosquitto 2.0.11 does not respect a smaller one.
       receiveMaximum: 20_000,
     };
     let killable: KillableProcessor | undefined;
@@ -147,14 +147,14 @@ export async function runDemo(options: DemoOptions): Promise<{ summary: string; 
   }
 }
 
-/** On the port that is configured; if somebody has it, on any. */
+/** On the configured port; on any free one if it is taken. */
 async function startApi(
   config: Config,
   runtime: Runtime,
   metrics: Metrics,
   logger: Logger,
 ): Promise<RunningServer> {
-  // One machine, one process: the secret can be a file, whatever the database is.
+  // One machine, one process: the secret can be in a file, whatever the database is.
   const box = await loadSecretBox({ ...config, 'database.url': null });
   const on = (port: number): Promise<RunningServer> =>
     startServer({
@@ -167,7 +167,7 @@ async function startApi(
   });
 }
 
-/** Audits every second until the signal fires; less often where an audit takes long. */
+/** Audits every second until the signal fires; less often if an audit takes long. */
 async function watch(
   books: Books,
   signal: AbortSignal,

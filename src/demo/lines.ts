@@ -4,7 +4,7 @@ import { type Balance, balances, type Run } from './books.ts';
 
 const n = (value: number): string => value.toLocaleString('en');
 
-/** The live line; short words where the terminal is narrow. */
+/** The live line; shorter words on a narrow terminal. */
 export function statusLine(
   b: Balance,
   perSecond: number,
@@ -32,7 +32,7 @@ export function statusLine(
   return truncate(short, width);
 }
 
-/** What was done, for whoever comes back to the terminal. */
+/** A summary of the run. */
 export function summary(b: Balance, ranMs: number, why: string, kills: number | undefined): string {
   const again = b.sent - b.distinct;
   const redelivered = b.dropped - again;

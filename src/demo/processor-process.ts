@@ -1,4 +1,4 @@
-/** The processor of a demo with --chaos: a process that does nothing but take in, and expects to be killed. */
+/** The processor of a demo with --chaos: a process that only runs the intake, and expects to be killed. */
 import { once } from 'node:events';
 import { mqttSettings } from '../apps/iot/mqtt/index.ts';
 import { startIntake } from '../apps/rfid/intake/index.ts';
@@ -6,11 +6,11 @@ import { Tallyman } from '../engine/tallyman.ts';
 import { createLogger } from '../host/process/logger.ts';
 import type { ProcessorOrders } from './processor.ts';
 
-// Not longer than the demo that started us.
+// Ends with the demo that started it.
 process.once('disconnect', () => process.exit());
 const stopped = once(process, 'SIGTERM');
 const [orders] = (await once(process, 'message')) as [ProcessorOrders];
-// Taking back what the one before it held is what it is there for, not worth a warning between the counts.
+// It always recovers the work of a killed processor: that is not worth a warning between the counts.
 const logger = createLogger({ level: 'error' });
 const tallyman = await Tallyman.open({
   databaseUrl: orders.databaseUrl,
@@ -23,7 +23,7 @@ const intake = await startIntake({
   tallyman,
   settings: mqttSettings(orders.mqtt),
   logger,
-  // What a killed one held is free again soon: nobody wants to wait a minute to see the books balance.
+  // Short leases: the work of a killed processor is free again soon, so that the books balance within seconds.
   worker: { leaseMs: 3000, renewMs: 1000, recoverIntervalMs: 1000 },
 });
 process.send?.('ready');

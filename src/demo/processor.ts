@@ -6,7 +6,7 @@ import { TallymanError } from '../engine/errors.ts';
 import { pause } from '../engine/resilience/deadline.ts';
 import type { Random } from '../simulate/random.ts';
 
-/** What the process is told when it starts. */
+/** What the process gets when it starts. */
 export interface ProcessorOrders {
   readonly databaseUrl: string;
   readonly mqtt: MqttOptions;
@@ -17,7 +17,7 @@ const program = fileURLToPath(
 );
 const stopLimitMs = 8000;
 
-/** The processor in a process of its own, which can be killed. */
+/** The processor in its own process, which can be killed. */
 export class KillableProcessor {
   readonly #orders: ProcessorOrders;
   #child: ChildProcess | undefined;
@@ -29,7 +29,7 @@ export class KillableProcessor {
 
   /** Resolves when it has subscribed, or was killed before. */
   async start(): Promise<void> {
-    // Not of our process group: a Ctrl-C is for us, and we stop it.
+    // Not in our process group: Ctrl-C is for us, and we stop it.
     const child = fork(program, [], { detached: true, stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
     this.#child = child;
     child.send(this.#orders);
@@ -41,7 +41,7 @@ export class KillableProcessor {
     );
   }
 
-  /** Kills and restarts it at random moments, at any stage, until the signal fires; then it runs. */
+  /** Kills and restarts it at random moments, at any stage, until the signal fires; then lets it run. */
   async torment(random: Random, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await pause(300 + random.below(1700), signal);
@@ -50,7 +50,7 @@ export class KillableProcessor {
       this.kills += 1;
       await pause(random.below(800), signal);
       const starting = this.start();
-      // Sometimes before it has come up.
+      // Sometimes before it has started up.
       if (random.chance(0.3)) await Promise.race([starting, pause(random.below(400), signal)]);
       else await starting;
       starting.catch(() => {});

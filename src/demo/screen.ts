@@ -9,7 +9,7 @@ const plainLineMs = 2000;
 export class Screen {
   readonly #inPlace: boolean;
   readonly #kills: () => number | undefined;
-  /** What was counted when, of the last seconds: the rate is taken over all of them. */
+  /** Counts of the last seconds, with their times: the rate is the average over them. */
   readonly #past = [{ at: performance.now(), counted: 0 }];
   #printedAt = 0;
   #open = false;

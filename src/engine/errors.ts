@@ -43,12 +43,12 @@ export class RetryLater extends TallymanError {
   }
 }
 
-/** Gives up: a handler that throws it makes its job a dead letter at once, whatever attempts are left. */
+/** A handler that throws it makes its job a dead letter at once, whatever attempts are left. */
 export class GiveUpError extends TallymanError {
   override readonly name = 'GiveUpError';
 }
 
-/** The lease went to somebody else; whatever the handler did since is discarded. */
+/** Another worker has the lease; whatever the handler did since is discarded. */
 export class LeaseLostError extends TallymanError {
   override readonly name = 'LeaseLostError';
 
@@ -57,7 +57,7 @@ export class LeaseLostError extends TallymanError {
   }
 }
 
-/** Of anything that can be thrown; some things cannot even be read. */
+/** Accepts anything that can be thrown; some things cannot even be read. */
 export function messageOf(error: unknown): string {
   try {
     return error instanceof Error ? error.message : String(error);

@@ -1,4 +1,4 @@
-/** What the engine asks of a logger; pino fits as it is. */
+/** The logger that the engine needs; pino fits as it is. */
 export interface Logger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
@@ -8,10 +8,10 @@ export interface Logger {
 
 const ignore = (): void => {};
 
-/** For those who want to hear nothing. */
+/** Logs nothing. */
 export const silentLogger: Logger = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 
-/** The default: warnings and errors, a line each, on standard error. What goes wrong must not go unheard. */
+/** The default: warnings and errors, a line each, on standard error, so that failures are visible without any set-up. */
 export const consoleLogger: Logger = {
   debug: ignore,
   info: ignore,

@@ -10,14 +10,14 @@ export interface PageRequest {
 
 export interface Page<T> {
   readonly items: readonly T[];
-  /** Give it as `cursor` for the next page; null at the end. */
+  /** Pass it as `cursor` for the next page; null at the end. */
   readonly nextCursor: string | null;
 }
 
 export const defaultPageLimit = 50;
 export const maxPageLimit = 200;
 
-/** What a list asks its table for: `fetchLimit` rows below `cursor`, one more than fit, to see whether there are others. */
+/** What a list query needs: `fetchLimit` rows below `cursor`, one more than fit, to see whether there are others. */
 export function pageRequest({ limit: wanted = defaultPageLimit, cursor }: PageRequest): {
   readonly limit: number;
   readonly fetchLimit: number;

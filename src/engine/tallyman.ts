@@ -180,8 +180,8 @@ export class Tallyman {
   }
 
   /**
-   * Runs `work` if nobody else in the fleet is in a section of this id; never waits for one. Its transactions run on
-   * the connection that holds the lock: whoever loses the lock loses the commit, too.
+   * Runs `work` if no other process in the fleet is in a section of this id; never waits for one. Its transactions run on
+   * the connection that holds the lock: a process that loses the lock cannot commit.
    */
   exclusively<T>(
     lockId: bigint | number,

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { TallymanError } from '../engine/errors.ts';
 
-/** A kind of event that a part of the product emits. */
+/** A type of event that a component emits. */
 export interface EventType {
-  /** `rfid.movement`. Its first segment is reserved for the part. */
+  /** `rfid.movement`. Its first segment is reserved for the component. */
   readonly type: string;
   /** When it happens, in a sentence. */
   readonly summary: string;
@@ -14,7 +14,7 @@ export interface EventType {
 
 export const defineEventType = (type: EventType): EventType => type;
 
-/** Every type that the parts emit, in alphabetical order. */
+/** Every type that the components emit, in alphabetical order. */
 export class EventCatalogue {
   readonly types: readonly EventType[];
   readonly #reserved: ReadonlySet<string>;
@@ -26,7 +26,7 @@ export class EventCatalogue {
     this.#reserved = new Set(types.map(({ type }) => firstSegment(type)));
   }
 
-  /** Users may emit what no part could: nobody is to believe that a job died because somebody said so. */
+  /** Users may not emit the types of components: a forged `job.dead_letter` must not look real. */
   requireFree(type: string): void {
     const prefix = firstSegment(type);
     if (this.#reserved.has(prefix))
@@ -39,6 +39,6 @@ export class EventCatalogue {
 
 const firstSegment = (type: string): string => type.split('.', 1)[0] ?? type;
 
-/** As JSON Schema, for those who read the catalogue from outside. */
+/** As JSON Schema, for readers of the catalogue outside of this process. */
 export const payloadSchema = ({ schema }: EventType): Readonly<Record<string, unknown>> =>
   z.toJSONSchema(schema, { target: 'draft-2020-12' });

@@ -11,7 +11,7 @@ export interface NewEvent {
   readonly payload: unknown;
   /** Default `default`. */
   readonly tenantId?: string;
-  /** The same id again does nothing. Default: one that is made of its place among all events. */
+  /** The same id again does nothing. Default: an id made from its position. */
   readonly id?: string;
   /** Default: now. */
   readonly occurredAt?: Date;
@@ -19,9 +19,9 @@ export interface NewEvent {
 
 export interface Emitted {
   readonly eventId: string;
-  /** Its place among all events; undefined if there was one already. */
+  /** Its position among all events; undefined if the event existed already. */
   readonly position: string | undefined;
-  /** There was an event of this id already; nothing was done. */
+  /** An event with this id existed already; nothing was done. */
   readonly existing: boolean;
 }
 
@@ -31,7 +31,7 @@ export async function emit(on: Queryable, event: NewEvent): Promise<Emitted> {
   return emitted as Emitted;
 }
 
-/** Writes events in one statement, in the transaction of `on`. Answers in their order. */
+/** Writes events in one statement, in the transaction of `on`. Returns results in order. */
 export async function emitMany(on: Queryable, events: readonly NewEvent[]): Promise<Emitted[]> {
   if (events.length === 0) return [];
   const payloads = events.map(checkedPayload);

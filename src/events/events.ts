@@ -7,12 +7,12 @@ import { type EventFilter, type EventPage, readEvents } from './read.ts';
 import { engineEventTypes } from './types.ts';
 
 export interface EventsOptions {
-  /** Whose types users may not emit. Default: the engine's. */
+  /** The catalogue of types that users may not emit. Default: the engine's. */
   readonly catalogue?: EventCatalogue;
 }
 
 /**
- * Domain events, as users see them. Parts of the product call `emit` and `emitMany` of this folder with their own types.
+ * Domain events, as users see them. Components call `emit` and `emitMany` of this folder with their own types.
  *
  * @example
  * const events = new Events(tallyman.database);
@@ -49,7 +49,7 @@ export class Events {
     return emitMany(tx ?? this.#on, events);
   }
 
-  /** Oldest first, from behind a cursor; none that commits late is missed. */
+  /** Oldest first, after a cursor; misses none that commits late. */
   list(
     filter: EventFilter = {},
     { after = '0', limit = 50 }: { readonly after?: string; readonly limit?: number } = {},
@@ -57,7 +57,7 @@ export class Events {
     return readEvents(this.#on, after, filter, Math.min(Math.max(limit, 1), 1000));
   }
 
-  /** Deletes what is older than this, unless a listener still needs it. Answers how many. */
+  /** Deletes older events, unless a listener still needs them. Returns how many. */
   async purge({ keepMs }: { readonly keepMs: number }): Promise<number> {
     requireWhole(keepMs, 'keepMs', 0, Number.MAX_SAFE_INTEGER);
     return purgeEvents(this.#on, keepMs);

@@ -10,9 +10,9 @@ export interface EventBatch {
 
 export interface EventFollowerOptions {
   readonly database: Database;
-  /** A listener that `tallyman_events.listen` has made. */
+  /** A listener that `tallyman_events.listen` has created. */
   readonly listener: string;
-  /** Part of the transaction that moves the cursor. A batch whose transaction fails comes again. */
+  /** Runs in the transaction that moves the cursor. If it fails, the batch comes again. */
   readonly handle: (tx: Queryable, batch: EventBatch) => Promise<void>;
   /** Default 250. */
   readonly pollMs?: number;
@@ -20,7 +20,7 @@ export interface EventFollowerOptions {
   readonly batch?: number;
 }
 
-/** After an error it waits for so long, so that a database in trouble is not asked at every poll. */
+/** The wait after an error, so that a database in trouble does not get a query at every poll. */
 const afterErrorMs = 2000;
 const shortestPauseMs = 5;
 
@@ -47,7 +47,7 @@ export class EventFollower {
     this.#batch = options.batch ?? 500;
   }
 
-  /** Does nothing where it runs already. */
+  /** Does nothing if it is running already. */
   start(): void {
     if (this.#running) return;
     this.#stopping = new AbortController();
@@ -59,7 +59,7 @@ export class EventFollower {
     this.#hinted.abort();
   }
 
-  /** A batch under way is finished first. */
+  /** Finishes the current batch first. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.#hinted.abort();
@@ -86,7 +86,7 @@ export class EventFollower {
     }
   }
 
-  /** Handles one batch. Answers whether there was one: then there may be more. */
+  /** Handles one batch. Returns whether there was one: then there may be more. */
   async turn(): Promise<boolean> {
     const { database, listener, handle } = this.#options;
     const news = await database.query<{ any: boolean }>('select tallyman_events.has_news($1) as any', [

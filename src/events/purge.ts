@@ -4,7 +4,7 @@ import type { NewSchedule } from '../engine/schedules/schedules.ts';
 
 const kindName = 'events.purge';
 /** Events deleted in one statement, so that none holds locks for long. */
-const bite = 1000;
+const batchSize = 1000;
 const defaultKeepMs = 30 * 24 * 3_600_000;
 
 /** Every night; for `tallyman.schedules.upsert`, where a worker with `purgeEventsKind` runs. */
@@ -26,13 +26,13 @@ export function purgeEventsKind(database: Database, keepMs = defaultKeepMs): Kin
   });
 }
 
-/** Answers how many events were deleted. */
+/** Returns how many events were deleted. */
 export async function purgeEvents(on: Queryable, keepMs: number): Promise<number> {
   let gone = 0;
   for (let after: string | null = '0'; after !== null; ) {
     const found: { rows: { gone: number; last: string | null }[] } = await on.query(
       `select * from tallyman_events.purge($1 * interval '1 millisecond', $2, $3)`,
-      [keepMs, after, bite],
+      [keepMs, after, batchSize],
     );
     gone += found.rows[0]?.gone ?? 0;
     after = found.rows[0]?.last ?? null;

@@ -2,9 +2,9 @@ import type { Queryable } from '../engine/database/database.ts';
 import { requireId } from '../engine/validate.ts';
 
 export interface DomainEvent {
-  /** Its place among all events: the cursor of readers. */
+  /** Its position among all events: the cursor of readers. */
   readonly position: string;
-  /** What the outside knows it by, webhooks too. */
+  /** Its public id, also in webhooks. */
   readonly id: string;
   readonly tenantId: string;
   readonly type: string;
@@ -27,16 +27,16 @@ export interface EventFilter {
 export interface EventPage {
   /** Oldest first. */
   readonly events: readonly DomainEvent[];
-  /** Give it as `after` to go on. It moves also where nothing fits the filter. */
+  /** Pass it as `after` to continue. It also moves if no event matches the filter. */
   readonly cursor: string;
 }
 
-/** So many events are looked at in one read, whether or not they fit the filter: no read takes long. */
+/** Events examined in one read, whether or not they match the filter: this bounds the time of a read. */
 const mostScanned = 10_000;
 
 /**
- * The events behind a cursor, oldest first; `0` is the beginning. Two statements: the second one must not be in a snapshot
- * that is older than the first one's answer, see functions/read.sql.
+ * The events after a cursor, oldest first; `0` is the beginning. Two statements: the snapshot of the second must not be
+ * older than the result of the first, see functions/read.sql.
  */
 export async function readEvents(
   on: Queryable,
@@ -57,7 +57,7 @@ export async function readEvents(
   const where = (condition: string, value: unknown): void => {
     if (value !== undefined) conditions.push(`${condition} $${values.push(value)}`);
   };
-  // Only what is asked for: so each text has a plan of its own, by events_of_tenant or by the primary key.
+  // Only the conditions that are needed: so each text gets its own plan, by events_of_tenant or by the primary key.
   where('v.tenant_id =', tenantId);
   if (type?.endsWith('.*')) where('v.event_type ^@', type.slice(0, -1));
   else where('v.event_type =', type);
@@ -75,7 +75,7 @@ export async function readEvents(
   return { events: rows, cursor: rows.length === limit ? (rows.at(-1)?.position ?? end) : end };
 }
 
-/** Where a reader begins that wants only what comes from now on. */
+/** The start position for a reader that wants only events from now on. */
 export async function currentPosition(on: Queryable): Promise<string> {
   const { rows } = await on.query<{ at: string }>('select tallyman_events.horizon() as at');
   return rows[0]?.at ?? '0';

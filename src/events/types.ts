@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { defineEventType } from './catalogue.ts';
 
-/** What the engine's own events look like; functions/engine.sql writes them. */
+/** The schemas of the engine's own events; functions/engine.sql writes them. */
 export const engineEventTypes = [
   defineEventType({
     type: 'job.dead_letter',

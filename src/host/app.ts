@@ -1,10 +1,10 @@
 /**
- * What an app is. Everything that the product does in a domain (tag reads, shelf labels, webhooks …) is an app: one
- * folder under `src/apps` and one line in `apps.ts`. Server, command line, configuration, metrics and documentation
- * take from here what an app adds to them, and name no app themselves.
+ * The interface of an app. Everything that the product does in a domain (tag reads, shelf labels, webhooks …) is an app:
+ * one folder under `src/apps` and one line in `apps.ts`. Server, command line, configuration, metrics and documentation
+ * use this interface and name no app themselves.
  *
- * An app's module is loaded by every command, so it only declares. What does the work is loaded when it is needed:
- * `routes` and `start` import it themselves.
+ * Every command loads an app's module, so the module only declares. `routes` and `start` import the code that does the
+ * work when it is needed.
  */
 import type { Command } from 'commander';
 import type { Registry } from 'prom-client';
@@ -32,36 +32,36 @@ export interface App {
   /** Its schema: tables in numbered files, functions apart. */
   readonly component: Component;
   readonly config: ConfigKeys;
-  /** Settings that do not fit together: a problem each, in words. */
+  /** Finds settings that do not fit together; returns a message for each problem. */
   readonly contradictions?: (config: Config) => readonly string[];
   /** HTTP statuses of the error codes that its routes throw. */
   readonly errors?: Readonly<Record<string, number>>;
   /** Every kind of job that it runs. */
   readonly kinds?: readonly KindDeclaration[];
-  /** What it emits, with the schema of each payload. */
+  /** The events it emits, with the schema of each payload. */
   readonly events?: readonly EventType[];
   readonly routes?: (host: RouteHost) => Promise<readonly AnyRoute[]>;
   readonly commands?: (program: Command, frame: CommandFrame) => void;
-  /** Puts its metrics on a registry; `start` is given what this returns. */
+  /** Registers its metrics; `start` gets what this returns. */
   readonly metrics?: (registry: Registry) => Promise<unknown>;
-  /** What it knows of one physical thing, newest first. An empty list for subjects of others. */
+  /** What it knows about one physical thing, newest first. An empty list for subjects of other apps. */
   readonly timeline?: (on: TenantQueries, subject: Subject, page: SubjectPage) => Promise<readonly Moment[]>;
   /** Subjects whose name or number begins with this text. */
   readonly search?: (on: TenantQueries, text: string) => Promise<readonly Subject[]>;
-  /** Starts what runs in the background. Resolves when it runs; what it had started is stopped if it rejects. */
+  /** Starts the background work. Resolves when it runs; stops what it has started if it rejects. */
   readonly start?: (host: Host, config: Config, metrics: unknown) => Promise<RunningApp>;
 }
 
-/** A kind of job, declared so that a test can hold the code to it. */
+/** A kind of job, declared so that a test can compare it with the code. */
 export interface KindDeclaration {
   readonly name: string;
   /** May be enqueued over the API and by the command line. Default false: internal. */
   readonly public?: boolean;
-  /** Why its handler works for all tenants at once. Default: it works for the tenant of its job alone. */
+  /** Why its handler works for all tenants at once. Default: it works only for the tenant of its job. */
   readonly acrossTenants?: string;
 }
 
-/** What routes are made of beside the request. */
+/** What routes can use besides the request. */
 export interface RouteHost {
   readonly tallyman: Tallyman;
   readonly config: Config;
@@ -69,7 +69,7 @@ export interface RouteHost {
   readonly catalogue: EventCatalogue;
 }
 
-/** What an app's background work is made of. */
+/** What an app's background work can use. */
 export interface Host extends RouteHost {
   readonly logger: Logger;
   /** Runs a worker with these kinds until the app stops; its metrics are counted. */
@@ -77,14 +77,14 @@ export interface Host extends RouteHost {
   /** Counts the metrics of a worker that the app runs itself. */
   observe(worker: Worker): void;
   schedule(schedule: NewSchedule): Promise<void>;
-  /** Runs when the app stops, the last one first. */
+  /** Runs when the app stops, in reverse order of registration. */
   onStop(stop: () => Promise<void>): void;
 }
 
 export interface RunningApp {
-  /** What runs, in a few words, for the lines that `tallyman serve` prints. */
+  /** A short summary of what runs, for the lines that `tallyman serve` prints. */
   readonly summary: string;
-  /** Outside services that it needs; `trouble` says why one is away. */
+  /** External services that it needs; `trouble` says why one is down. */
   health?(): readonly Health[];
 }
 
@@ -93,7 +93,7 @@ export interface Health {
   readonly trouble: string | undefined;
 }
 
-/** The same with the types of its configuration and metrics, which the list of apps has no use for. */
+/** The same with typed configuration and metrics, which the list of apps does not need. */
 export interface AppDefinition<K extends ConfigKeys, M>
   extends Omit<App, 'config' | 'metrics' | 'start' | 'contradictions'> {
   readonly config: K;
@@ -106,6 +106,6 @@ export function defineApp<const K extends ConfigKeys, M = undefined>(definition:
   return definition as unknown as App;
 }
 
-/** The values of some keys, which `loadConfig` has checked. */
+/** The values of some keys, already checked by `loadConfig`. */
 export const settingsOf = <K extends ConfigKeys>(_keys: K, config: Config): ValuesOf<K> =>
   config as unknown as ValuesOf<K>;

@@ -4,5 +4,5 @@ import { rfidApp } from '../apps/rfid/app.ts';
 import { webhooksApp } from '../apps/webhooks/app.ts';
 import type { App } from './app.ts';
 
-/** Every app there is, each behind those that it depends on. A new app is a folder and a line here. */
+/** All apps, each after those that it depends on. A new app is a folder and a line here. */
 export const apps: readonly App[] = [webhooksApp, iotApp, rfidApp, labelsApp];

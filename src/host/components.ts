@@ -3,14 +3,14 @@ import { eventsComponent } from '../events/component.ts';
 import { serverComponent } from '../server/component.ts';
 import type { App } from './app.ts';
 
-/** Everything beside the engine that has tables of its own, in the order in which it is migrated. */
+/** Every component besides the engine that has tables, in the order of migration. */
 export const componentsOf = (apps: readonly App[]): readonly Component[] => [
   serverComponent,
   eventsComponent,
   ...apps.map(({ component }) => component),
 ];
 
-/** The tables of an app, of those that it depends on, and of events, which every app may emit. */
+/** The tables of an app, of the apps it depends on, and of events, which every app may emit. */
 export function componentsFor(app: App, apps: readonly App[]): readonly Component[] {
   return [eventsComponent, ...withDependencies(app, apps).map(({ component }) => component)];
 }

@@ -2,7 +2,7 @@ import { coreKeys } from '../config/keys.ts';
 import { type ConfigSchema, coreContradictions, type LoadOptions, readConfig } from '../config/load.ts';
 import type { App } from './app.ts';
 
-/** Every key of the product: those of the core, and those of each app. */
+/** Every configuration key: those of the core, and those of each app. */
 export function configSchema(apps: readonly App[]): ConfigSchema {
   return {
     keys: Object.assign({}, coreKeys, ...apps.map((app) => app.config)),

@@ -1,4 +1,4 @@
-/** To write an app of your own, or to run the product with some apps in a process of yours. */
+/** For writing your own app, or for running the product with some apps in your own process. */
 export { key, optionalUrl, type ValuesOf, whole } from '../config/key.ts';
 export type { Component } from '../engine/database/migrate.ts';
 export {

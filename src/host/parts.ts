@@ -1,14 +1,14 @@
 import { TallymanError } from '../engine/errors.ts';
 import type { App } from './app.ts';
 
-/** What `tallyman serve` can run: the API, a worker for the user's kinds, and each app that works in the background. */
+/** What `tallyman serve` can run: the API, a worker for the user's kinds, and each app with background work. */
 export const partNames = (apps: readonly App[]): readonly string[] => [
   'api',
   'worker',
   ...apps.filter(({ start }) => start !== undefined).map(({ name }) => name),
 ];
 
-/** The parts named, in the configuration or on the command line; all of them checked. `all` is every part. */
+/** The parts named in the configuration or on the command line, all checked. `all` means every part. */
 export function partsOf(text: string, apps: readonly App[]): readonly string[] {
   const known = partNames(apps);
   if (text.trim() === 'all') return known;

@@ -13,5 +13,5 @@ export const producers: readonly Role[] = ['admin', 'operator', 'producer'];
 export const admins: readonly Role[] = ['admin'];
 export const anyone: readonly Role[] = roles;
 
-/** The tenant whose keys also look after what all tenants share: tenants, queues, metrics. */
+/** The tenant whose keys also manage what all tenants share: tenants, queues, metrics. */
 export const homeTenant = 'default';

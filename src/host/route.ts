@@ -6,7 +6,7 @@ import { isKeepable } from '../server/http/body.ts';
 import type { Role } from './roles.ts';
 import type { Services } from './services.ts';
 
-/** Who asks: a key, or on loopback without any keys, anybody. */
+/** The caller: a key, or, on loopback while no key exists, anybody. */
 export interface Caller {
   readonly tenantId: string;
   readonly role: Role;
@@ -16,7 +16,7 @@ export interface Caller {
 
 type Parsed<S> = S extends z.ZodType ? z.output<S> : undefined;
 
-/** A request that was let in: inside its transaction, in its tenant, with everything checked. */
+/** An accepted request: inside its transaction, in its tenant, with everything checked. */
 export interface Call<P, Q, B> {
   readonly caller: Caller;
   readonly scope: TenantScope;
@@ -28,8 +28,8 @@ export interface Call<P, Q, B> {
 }
 
 /**
- * A route says what it takes, who may call it and what it does. Everything around that (keys, roles, limits, the tenant's
- * transaction, idempotency, audit, errors, the OpenAPI page) is done once, in register.ts.
+ * A route declares its parameters, its roles and its handler. Everything around that (keys, roles, limits, the tenant's
+ * transaction, idempotency, audit, errors, the OpenAPI page) is in register.ts.
  */
 export interface Route<
   P extends z.ZodType | undefined,
@@ -42,15 +42,15 @@ export interface Route<
   readonly action: string;
   readonly summary: string;
   readonly roles: readonly Role[];
-  /** Only for keys of the home tenant: it touches what all tenants share, and is not held to one tenant's rows. */
+  /** Only for keys of the home tenant: it touches what all tenants share, and can see rows of all tenants. */
   readonly home?: boolean;
   readonly params?: P;
   readonly query?: Q;
   readonly body?: B;
   readonly response: z.ZodType;
-  /** Default 200; 201 says that something was made, 204 that there is nothing to say. */
+  /** Default 200; 201: something was created, 204: the answer is empty. */
   readonly status?: 200 | 201 | 202 | 204;
-  /** What `handle` answers with is bytes of this type. Default: JSON. */
+  /** `handle` returns bytes of this type. Default: JSON. */
   readonly produces?: string;
   /** Queues to which the route may have enqueued: their workers are woken after the commit. */
   readonly wakes?: readonly string[];
@@ -75,7 +75,7 @@ export const id = z
   .refine(isId, { error: 'expected an id: a number' })
   .meta({ pattern: '^\\d{1,19}$' });
 
-/** A text that is not empty, of so many bytes at the most. */
+/** A text that is not empty, of at most this many bytes. */
 export const text = (maxBytes: number) =>
   z
     .string()

@@ -17,7 +17,7 @@ export interface ServeOptions {
   readonly config: Config;
   /** See `partNames`. */
   readonly parts: readonly string[];
-  /** What the part `worker` runs, and what the API checks payloads with. */
+  /** The kinds that the part `worker` runs; the API checks payloads with them. */
   readonly kinds: readonly AnyKind[];
   readonly version: string;
   readonly logger: Logger;
@@ -31,7 +31,7 @@ export interface Serving {
   readonly url: string | undefined;
   /** See `ReachedDatabase`. */
   readonly lost: Runtime['lost'];
-  /** Stops taking requests and claiming work, finishes what runs, up to `jobs.stopTimeoutMs`. */
+  /** Stops requests and claims, then waits for running work, up to `jobs.stopTimeoutMs`. */
   stop(): Promise<void>;
 }
 
@@ -62,7 +62,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
   }
 }
 
-/** What has been put together so far, and how to take it apart again. */
+/** What has been started so far, and how to stop it. */
 class Assembly implements Serving {
   readonly lines: string[];
   url: string | undefined;
@@ -126,7 +126,7 @@ class Assembly implements Serving {
     this.lines.push(line('api', `${server.url}/v1, docs at ${server.url}/v1/docs (${keys})`));
   }
 
-  /** The API first, then the work, then the database under it. */
+  /** Stops the API first, then the work, then the database. */
   async stop(): Promise<void> {
     for (const stop of this.#stops.splice(0).reverse()) await stop();
     await this.#runtime.close();

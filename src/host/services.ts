@@ -8,14 +8,14 @@ import { Schedules } from '../engine/schedules/schedules.ts';
 import { Events } from '../events/events.ts';
 import type { RouteHost } from './app.ts';
 
-/** What the API is made of, the same for every request. */
+/** What the API uses, the same for every request. */
 export interface ServerDependencies extends RouteHost {
   /** Kinds whose definitions this process has; payloads of others are checked by the workers. */
   readonly kinds: ReadonlyMap<string, AnyKind>;
 }
 
 /**
- * The engine's nouns, inside the transaction of one request. None of them takes another connection from the pool: requests
+ * The engine's modules, inside the transaction of one request. None of them takes another connection from the pool: requests
  * that hold one and wait for a second would wait for each other forever.
  */
 export class Services {

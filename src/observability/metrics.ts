@@ -6,9 +6,9 @@ import { SharedLook } from './shared-look.ts';
 import { WorkerMetrics } from './worker-metrics.ts';
 
 export interface MetricsOptions {
-  /** What is read from the database is kept so long, however many scrape. Default 5000. */
+  /** How long numbers from the database are cached, for any number of scrapers. Default 5000. */
   readonly cacheMs?: number;
-  /** A scrape waits for the database no longer than this and then answers with what it has. Default 3000. */
+  /** A scrape waits for the database no longer than this and then answers with the last numbers. Default 3000. */
   readonly patienceMs?: number;
   /** Counts are exact up to here and estimated beyond; see engine/jobs/backlog.ts. Default 10,000. */
   readonly countLimit?: number;
@@ -22,10 +22,10 @@ const httpSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const httpMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /**
- * What Prometheus scrapes, on a registry of its own.
+ * The metrics that Prometheus scrapes, on their own registry.
  *
- * Labels are queue, kind, outcome and the like: things a person has named. Never a job, a lane or a tenant: each value
- * of a label is a time series for ever.
+ * Labels are queue, kind, outcome and the like, whose values people define. Never a job, a lane or a tenant: each value
+ * of a label is a time series that stays.
  *
  * @example
  * const metrics = new Metrics(tallyman);
@@ -33,7 +33,7 @@ const httpMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'O
  * response.setHeader('content-type', metrics.contentType).end(await metrics.text());
  */
 export class Metrics {
-  /** For others to add to. */
+  /** Other components add their metrics here. */
   readonly registry = new Registry();
   readonly #tallyman: Tallyman;
   readonly #workers: WorkerMetrics;
@@ -58,7 +58,7 @@ export class Metrics {
     return this.registry.contentType;
   }
 
-  /** Never rejects because the database is away: see `tallyman_database_up`. */
+  /** Never rejects because the database is down: see `tallyman_database_up`. */
   text(): Promise<string> {
     return this.registry.metrics();
   }
@@ -68,7 +68,7 @@ export class Metrics {
     this.#workers.observe(worker);
   }
 
-  /** For the server, once a request. `route` is the pattern that matched (`/jobs/:id`), never the address. */
+  /** The server calls it once per request. `route` is the pattern that matched (`/jobs/:id`), never the address. */
   http(method: string, route: string | undefined, status: number, seconds: number): void {
     this.#http.observe(
       {
@@ -80,7 +80,7 @@ export class Metrics {
     );
   }
 
-  /** A counter for another part of the system. `name` without the prefix, with its unit: `webhooks_sent_total`. */
+  /** A counter for another component. `name` without the prefix, with its unit: `webhooks_sent_total`. */
   counter<Label extends string = never>(
     name: string,
     help: string,
@@ -89,7 +89,7 @@ export class Metrics {
     return new Counter({ name: `tallyman_${name}`, help, labelNames, registers: [this.registry] });
   }
 
-  /** Each gauge waits for the one look that all of them share: it does not matter which is asked first. */
+  /** All gauges wait for one shared query: the order in which they are collected does not matter. */
   #exposeBacklog(options: MetricsOptions): void {
     const patienceMs = options.patienceMs ?? 3000;
     const look = new SharedLook(
@@ -116,7 +116,7 @@ export class Metrics {
         async collect() {
           const { last } = await look.answer();
           if (!last) return;
-          // A queue or kind of which nothing is left would otherwise keep its last number.
+          // Reset: a queue or kind without jobs would otherwise keep its last number.
           this.reset();
           fill(this, last);
         },

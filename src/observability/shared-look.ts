@@ -1,15 +1,15 @@
 import { endsWithin } from '../engine/resilience/deadline.ts';
 
 export interface SharedLookOptions {
-  /** An answer, good or bad, is good for so long. */
+  /** How long an answer, or an error, is cached. */
   readonly cacheMs: number;
-  /** Whoever asks waits no longer than this; the look itself goes on. */
+  /** The longest time that a caller waits; the query itself continues. */
   readonly patienceMs: number;
 }
 
 /**
- * A look at something costly, shared by all who ask: one is under way at a time, and its answer is kept for a while.
- * Asking never fails and never takes long. When the look fails or is slow, the last good answer is what there is.
+ * A costly query, shared by all callers: one runs at a time, and its answer is cached for a while. A call never fails and
+ * never takes long. If the query fails or is slow, callers get the last good answer.
  */
 export class SharedLook<T> {
   readonly #look: () => Promise<T>;

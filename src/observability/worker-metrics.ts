@@ -16,13 +16,13 @@ export type Outcome = (typeof outcomes)[number];
 const jobSeconds = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 const claimSeconds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5];
 
-/** The metrics of one kind, looked up once: these are counted for every job. */
+/** The metrics of one kind, looked up once: they change with every job. */
 interface OfKind {
   readonly settled: Readonly<Record<Outcome, Counter.Internal>>;
   readonly seconds: Histogram.Internal<string>;
 }
 
-/** What the workers of this process do. */
+/** Metrics of the workers of this process. */
 export class WorkerMetrics {
   readonly #settled: Counter;
   readonly #seconds: Histogram;
@@ -51,7 +51,7 @@ export class WorkerMetrics {
     });
     this.#settled = new Counter({
       name: 'tallyman_jobs_settled_total',
-      help: 'Attempts that have their outcome: succeeded, superseded, retried, failed, dead, discarded, or handed_back because the database was away.',
+      help: 'Attempts that have their outcome: succeeded, superseded, retried, failed, dead, discarded, or handed_back because the database was down.',
       labelNames: ['kind', 'outcome'],
       registers,
     });
@@ -91,7 +91,7 @@ export class WorkerMetrics {
     });
   }
 
-  /** Counts what the worker does from now on. Twice is once. */
+  /** Counts what the worker does from now on. A second call does nothing. */
   observe(worker: Worker): void {
     if (this.#observed.has(worker)) return;
     this.#observed.add(worker);
@@ -126,7 +126,7 @@ export class WorkerMetrics {
       const settled = Object.fromEntries(
         outcomes.map((outcome) => [outcome, this.#settled.labels({ kind, outcome })]),
       ) as Record<Outcome, Counter.Internal>;
-      // From nothing to one is no increase to Prometheus; from nought to one is.
+      // Prometheus sees no increase when a series first appears with 1, so each starts at 0.
       for (const counter of Object.values(settled)) counter.inc(0);
       this.#leasesLost.inc({ kind }, 0);
       found = { settled, seconds: this.#seconds.labels({ kind }) };

@@ -6,7 +6,7 @@ const nonceBytes = 12;
 const tagBytes = 16;
 
 /**
- * Keeps secrets at rest, all under one master secret of at least 32 bytes. AES-256-GCM; the context (which row, which
+ * Encrypts secrets at rest, all under one master secret of at least 32 bytes. AES-256-GCM; the context (which row, which
  * use) is authenticated with the text, so that a sealed secret copied into another row does not open there.
  *
  * Sealed text: `v1.<base64url of nonce, ciphertext, tag>`.
@@ -25,7 +25,7 @@ export class SecretBox {
     this.#key = this.derive('seal');
   }
 
-  /** A key for one purpose: knowing it tells nothing about the master secret or other purposes. */
+  /** A key for one purpose: it reveals nothing about the master secret or the keys of other purposes. */
   derive(purpose: string): Buffer {
     return Buffer.from(hkdfSync('sha256', this.#master, 'tallyman', purpose, 32));
   }

@@ -4,22 +4,22 @@ import { messageOf } from '../engine/errors.ts';
 import { currentPosition, readEvents } from '../events/read.ts';
 import { eventJson } from './routes/events.ts';
 
-/** Between two looks, at least; a look that is slow makes the next one wait five times as long. */
+/** The shortest time between two queries; after a slow query the next one waits five times as long. */
 const pollMs = 250;
-/** Events of one tenant read in one look. */
+/** Events of one tenant read in one query. */
 const batch = 100;
-/** A reader that has so much to take in gets no more until it has. */
+/** A reader with this much unread data gets no more until it has read it. */
 const enoughUnsent = 64 * 1024;
 
 interface Client {
   readonly tenantId: string;
-  /** Undefined until it is known where it begins. */
+  /** Undefined until its start position is known. */
   cursor: string | undefined;
 }
 
 /**
- * Sends events to the readers of the live stream, each from its own cursor: `id` is the position, so that a reader that
- * reconnects with `Last-Event-ID` goes on where it was. Readers of a tenant that are at the same place share a look.
+ * Sends events to the readers of the live stream, each from its own cursor. `id` is the position, so that a reader that
+ * reconnects with `Last-Event-ID` continues where it was. Readers of a tenant at the same position share a query.
  */
 export class EventFeed {
   readonly #database: Database;
@@ -30,7 +30,7 @@ export class EventFeed {
     this.#database = database;
   }
 
-  /** `lastEventId`: what the reader has seen. Without it, it gets what happens from now on. */
+  /** `lastEventId`: the last event that the reader got. Without it, it gets events from now on. */
   add(tenantId: string, response: ServerResponse, lastEventId: string | undefined): void {
     const cursor = lastEventId !== undefined && /^\d{1,18}$/.test(lastEventId) ? lastEventId : undefined;
     this.#clients.set(response, { tenantId, cursor });
@@ -67,7 +67,7 @@ export class EventFeed {
     for (const [response, client] of this.#clients)
       if (client.cursor === undefined) {
         client.cursor = end;
-        // Without data: tells the reader where it is, so that it misses nothing if it reconnects before the first event.
+        // An id without data: the reader knows its position, and misses nothing if it reconnects before the first event.
         response.write(`id: ${end}\n\n`);
       }
     for (const [{ tenantId, cursor }, readers] of this.#places(BigInt(end))) {
@@ -83,7 +83,7 @@ export class EventFeed {
     }
   }
 
-  /** Readers that are behind, by where they are. */
+  /** Readers that are behind, grouped by position. */
   #places(end: bigint): Map<{ tenantId: string; cursor: string }, ServerResponse[]> {
     const places = new Map<string, { tenantId: string; cursor: string }>();
     const readers = new Map<{ tenantId: string; cursor: string }, ServerResponse[]>();
@@ -98,7 +98,7 @@ export class EventFeed {
   }
 }
 
-/** Undefined when all were sent; otherwise how far it came before the reader had enough. */
+/** Undefined if all were sent; otherwise the position at which the reader's buffer was full. */
 function send(
   response: ServerResponse,
   frames: readonly { readonly position: string; readonly text: string }[],

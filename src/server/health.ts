@@ -8,12 +8,12 @@ export interface Readiness {
   readonly checks: Readonly<Record<string, { readonly status: 'up' | 'down'; readonly reason?: string }>>;
 }
 
-/** A database that does not answer for so long is as good as none. */
+/** A database that does not answer in this time counts as down. */
 const patienceMs = 3_000;
 
 /**
- * Whether this process should be sent work. Without the database it can do nothing; without a broker it goes on by
- * polling and is `degraded`, unless the configuration says that this is not enough.
+ * Whether this process should get traffic. Without the database it can do nothing. Without a broker it works by polling
+ * and is `degraded`, unless the configuration says that a broker is required.
  */
 export async function readiness(
   runtime: Runtime,

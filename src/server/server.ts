@@ -44,7 +44,7 @@ export interface RunningServer {
 const housekeepingMs = 60_000;
 const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
 
-/** The HTTP API of a runtime: listening when this resolves. */
+/** Starts the HTTP API; it is listening when this resolves. */
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { apps, config, runtime, metrics, box, logger } = options;
   const { database } = runtime.tallyman;
@@ -96,7 +96,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   }
   const housekeeping = setInterval(() => {
     Promise.all([forgetAnswers(database), gate.noteUse()]).catch((error) =>
-      logger.warn({ error: messageOf(error) }, 'looking after keys and answers failed; it is tried again'),
+      logger.warn({ error: messageOf(error) }, 'cleaning up keys and stored answers failed; trying again'),
     );
   }, housekeepingMs);
   const { port } = app.server.address() as AddressInfo;

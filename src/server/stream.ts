@@ -3,11 +3,11 @@ import type { Database } from '../engine/database/database.ts';
 import { messageOf } from '../engine/errors.ts';
 import { EventFeed } from './event-feed.ts';
 
-/** Between two looks, at least; a look that is slow makes the next one wait twenty times as long. */
+/** The shortest time between two queries; after a slow query the next one waits twenty times as long. */
 const pollMs = 1_000;
-/** Proxies close what is silent. */
+/** Proxies close silent connections. */
 const aliveMs = 15_000;
-/** A reader that takes nothing in is let go: its events would gather in memory. */
+/** A reader that reads nothing is disconnected: its events would fill the memory. */
 const mostUnsent = 256 * 1024;
 
 export interface Counts {
@@ -21,9 +21,8 @@ export interface Counts {
 }
 
 /**
- * Server-sent events: `counts` whenever they have changed, `event` for each domain event (`EventFeed`). One poller a
- * process, and only while somebody listens; it asks once for all tenants that have listeners, however many listeners there
- * are.
+ * Server-sent events: `counts` whenever they have changed, `event` for each domain event (`EventFeed`). One poller per
+ * process, and only while there are listeners; it runs one query for all tenants that have listeners.
  */
 export class LiveStream {
   readonly #database: Database;

@@ -6,22 +6,22 @@ import { Truth } from './truth.ts';
 export interface DriveOptions extends ReaderOptions {
   readonly publisher: Pick<Publisher, 'send'>;
   readonly signal: AbortSignal;
-  /** Stop after so many different reads. Default: never. */
+  /** Stop after this many different reads. Default: never. */
   readonly count?: number;
-  /** Told of each message just before it goes out; what it answers is called when the broker has acknowledged it. */
+  /** Called with each message just before it is sent; the function it returns is called when the broker has acknowledged it. */
   readonly onSend?: (transmission: Transmission, beganAt: number) => (() => void) | undefined;
   /** Default: a new one. */
   readonly truth?: Truth;
 }
 
-/** Whoever is behind by more than this (a laptop that slept) does not make up for it. */
+/** A sender that is late by more than this (a laptop that slept) does not catch up. */
 const mostBehindMs = 2000;
 
-/** Lets the readers send, each message at its time, until the signal fires or the count is reached. */
+/** Sends the readers' messages, each at its time, until the signal fires or the count is reached. */
 export async function driveReaders(options: DriveOptions): Promise<Truth> {
   const { publisher, signal, count = Infinity, truth = new Truth(), onSend } = options;
   const beganAt = Date.now();
-  /** The clocks of the readers go on as if nothing had been: a message that is sent again must be the same. */
+  /** The readers' clocks continue without a jump: a message that is sent again must be the same. */
   let pausedMs = 0;
   for (const transmission of transmissions(options)) {
     if (signal.aborted || truth.figures.distinctReads >= count) break;

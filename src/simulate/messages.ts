@@ -1,13 +1,13 @@
 /**
- * What Zebra FX readers make of their readings: a message for each, several in an array, or several that share one time in
- * `data.tagData`, where a tag that was read twice stands once, with the count of its reads.
+ * Messages as Zebra FX readers send them: one per read, several in an array, or several with one shared time in
+ * `data.tagData`, where a tag that was read twice is listed once, with the count of its reads.
  */
 import type { Sighting } from './plant.ts';
 
 export const shapes = ['single', 'array', 'tagData'] as const;
 export type Shape = (typeof shapes)[number];
 
-/** A read as it can be told from others: the same three, the same read. */
+/** What identifies a read: reads with the same three values are the same read. */
 export interface SentRead {
   readonly epc: string;
   readonly device: string;
@@ -22,7 +22,7 @@ export interface Message {
   readonly payload: (beganAt: number) => string;
 }
 
-/** The same shape for the life of a reader: it is a setting of its firmware. */
+/** The same shape for the whole life of a reader: it is a setting of its firmware. */
 export const shapeOf = (door: number): Shape => shapes[door % shapes.length] as Shape;
 export const deviceName = (door: number): string => `dock-${door + 1}`;
 
@@ -75,7 +75,7 @@ function tagData(device: string, batch: readonly Sighting[], firstNumber: number
   };
 }
 
-/** Readers differ in how they write a time: here with an offset, and with as many digits as are needed. */
+/** Readers write times differently: here with an offset, and with as many digits as needed. */
 function timestamp(beganAt: number, at: number): string {
   const micros = Math.round(beganAt * 1000) + at;
   const seconds = Math.floor(micros / 1_000_000);

@@ -1,6 +1,6 @@
 /**
- * Baskets that stand at dock doors, pass on, and come to other doors. A basket at a door is read again and again until it
- * leaves; what it does after that is chance, and the same for the same seed.
+ * Baskets that stand at dock doors, leave, and come to other doors. A basket at a door is read again and again until it
+ * leaves. Where it goes then is random, but the same for the same seed.
  */
 import type { Random } from './random.ts';
 import { basketTag } from './tags.ts';
@@ -31,24 +31,24 @@ interface Visit {
   left: number;
 }
 
-/** Baskets that a door sees at once. */
+/** Baskets that one door reads at the same time. */
 const crowd = 3;
 const fewestReads = 3;
 const mostReads = 14;
-/** How often a basket that left comes back to the same door: it is seen again, and has not moved. */
+/** How often a basket that left comes back to the same door: it is read again, and has not moved. */
 const returns = 0.1;
 
-/** What the doors see, one read after another, for ever. */
+/** What the doors read, one read after another, without end. */
 export function* sightings(options: PlantOptions): Generator<Sighting, never> {
   const { random, doors, baskets, firstBasket, rate } = options;
   const standing = Math.max(1, Math.min(doors * crowd, Math.floor(baskets / 2)));
-  /** The door at which each basket was last. */
+  /** The last door of each basket. */
   const lastDoor = new Map<number, number>();
-  /** Elsewhere, the one that left first in front: it is the first to come again. */
+  /** Baskets away from any door, in the order in which they left: the first to leave is the first to come back. */
   const away = shuffled(random, baskets);
 
   const arrive = (): Visit => {
-    // Not the very first one: who leaves together does not arrive in the same order.
+    // Not always the first one: baskets that leave together arrive in another order.
     const [basket = 0] = away.splice(random.below(Math.min(away.length, 1 + Math.floor(baskets / 10))), 1);
     const before = lastDoor.get(basket);
     const stays = before === undefined ? random.below(doors) : before;
@@ -69,7 +69,7 @@ export function* sightings(options: PlantOptions): Generator<Sighting, never> {
     yield {
       door: visit.door,
       epc: basketTag(firstBasket + visit.basket),
-      // Somewhere in its own share of the time, so that readings are neither equal nor evenly spaced.
+      // A random time within its share, so that readings are neither equal nor evenly spaced.
       at: Math.floor((n + 0.9 * random.next()) * step),
       antenna: 1 + random.below(4),
       rssi: -72 + random.below(40),

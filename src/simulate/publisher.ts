@@ -1,4 +1,4 @@
-/** Sends to a broker at QoS 2, a few messages at a time, in their order. */
+/** Sends to a broker at QoS 2, a few messages at a time, in order. */
 import { randomBytes } from 'node:crypto';
 import type { MqttClient } from 'mqtt';
 import { describe } from '../engine/database/database.ts';
@@ -7,15 +7,15 @@ import { type Logger, silentLogger } from '../engine/logger.ts';
 import { endsWithin } from '../engine/resilience/deadline.ts';
 import { Outage } from '../engine/resilience/outage.ts';
 
-/** MQTT.js heeds no receive maximum; a broker drops what is beyond its own, and the smallest usual one is 20. */
+/** MQTT.js ignores the receive maximum; a broker drops messages beyond its own, and the smallest usual one is 20. */
 const defaultInFlight = 15;
 const connectTimeoutMs = 8000;
-/** The broker keeps our half of a handshake for this long when the line breaks. */
+/** How long the broker keeps the state of our handshakes when the connection breaks. */
 const sessionExpirySeconds = 120;
 
 export interface PublisherOptions {
   readonly logger?: Logger;
-  /** Messages that are sent and not acknowledged, at most. Default 15. */
+  /** The most messages that are sent and not acknowledged. Default 15. */
   readonly mostInFlight?: number | undefined;
 }
 
@@ -41,11 +41,11 @@ export class Publisher {
           protocolVersion,
           ...(protocolVersion === 5 && { properties: { sessionExpiryInterval: sessionExpirySeconds } }),
         },
-        // A first connect that fails is told, not tried for ever.
+        // Report a failed first connect instead of retrying forever.
         false,
       );
     try {
-      // Brokers that know only 3.1.1 refuse 5 in words, or by hanging up.
+      // Brokers that support only 3.1.1 refuse 5 with a reason code, or close the connection.
       const client = await dial(5).catch((error) => (isDown(error) ? Promise.reject(error) : dial(4)));
       return new Publisher(client, url, options);
     } catch (error) {
@@ -76,7 +76,7 @@ export class Publisher {
     client.on('connect', () => outage.up());
   }
 
-  /** Resolves when there is room; `onAcknowledged` follows when the broker has taken the message over. */
+  /** Resolves when there is room; calls `onAcknowledged` when the broker has accepted the message. */
   async send(topic: string, payload: string, onAcknowledged?: () => void): Promise<void> {
     while (this.#underWay.size >= this.#mostInFlight) await Promise.race(this.#underWay);
     const sending = this.#client.publishAsync(topic, payload, { qos: 2 }).then(
@@ -84,14 +84,14 @@ export class Publisher {
         this.acknowledged += 1;
         onAcknowledged?.();
       },
-      // It stays unacknowledged, and the books say so.
+      // It stays unacknowledged, and the books show that.
       () => {},
     );
     this.#underWay.add(sending);
     void sending.finally(() => this.#underWay.delete(sending));
   }
 
-  /** True when everything is acknowledged in time. */
+  /** True if everything is acknowledged in time. */
   async flushed(timeoutMs: number): Promise<boolean> {
     return endsWithin(Promise.all(this.#underWay), timeoutMs);
   }
@@ -106,7 +106,7 @@ const isDown = (error: unknown): boolean =>
     (error as NodeJS.ErrnoException | null)?.code ?? '',
   );
 
-/** Several addresses that all fail make an error without a message. */
+/** If several addresses fail, the error has no message of its own. */
 const reasonOf = (error: unknown): string =>
   error instanceof AggregateError && error.message === ''
     ? error.errors.map(messageOf).join('; ')

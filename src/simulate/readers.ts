@@ -1,9 +1,9 @@
 /**
  * Simulated RFID readers at dock doors. The same options make the same messages in the same order, on every machine; only
- * when it began, and so what the clocks say, is given from outside.
+ * the start time, and so the times in the messages, comes from the caller.
  *
- * Readers are not well-behaved: they send a message again when they did not hear that it arrived, and some of their
- * messages come late, after younger ones.
+ * The readers are unreliable on purpose: they send a message again if they got no acknowledgement, and some messages arrive
+ * late, after younger ones.
  */
 import { deviceName, type Message, messageOf, type SentRead, shapeOf } from './messages.ts';
 import { type Sighting, sightings } from './plant.ts';
@@ -27,7 +27,7 @@ export interface ReaderOptions {
   readonly damaged?: number;
 }
 
-/** A message on its way. */
+/** A message to send. */
 export interface Transmission {
   readonly topic: string;
   readonly device: string;
@@ -35,7 +35,7 @@ export interface Transmission {
   readonly reads: readonly SentRead[];
   /** It was sent before. */
   readonly again: boolean;
-  /** When it goes out, in microseconds since the beginning. Never goes back. */
+  /** When it is sent, in microseconds since the beginning. Never decreases. */
   readonly at: number;
   readonly payload: (beganAt: number) => string;
 }
@@ -55,17 +55,17 @@ export const topicOf = (device: string): string => `zebra/fx/${device}/reads`;
 export const deviceNames = (devices: number): string[] =>
   Array.from({ length: devices }, (_, door) => deviceName(door));
 
-/** Reads that a reader gathers before it sends. */
+/** Reads that a reader collects before it sends. */
 const mostGathered = 5;
 /** It waits for no more than this, in microseconds. */
 const patience = 400_000;
 
-/** What goes to the broker, in its order, for ever. */
+/** The messages for the broker, in order, without end. */
 export function* transmissions(options: ReaderOptions): Generator<Transmission, never> {
   const given = { ...readerDefaults, ...options };
-  // Two sources of chance: how messages travel does not change where baskets go.
+  // Two random sources: how messages travel does not change where baskets go.
   const trouble = new Random(given.seed ^ 0x5eed);
-  /** Held back, and when each is let go, counted in messages. */
+  /** Delayed messages, and when each is released, counted in messages. */
   let held: { readonly message: Message; readonly again: boolean; readonly due: number }[] = [];
   let count = 0;
   for (const { message, at } of gathered(given)) {
@@ -79,14 +79,14 @@ export function* transmissions(options: ReaderOptions): Generator<Transmission, 
     }
     if (trouble.chance(given.damaged)) yield broken(message, at, trouble);
     if (trouble.chance(given.duplicates)) {
-      // After the first one, which may itself be late.
+      // After the original, which may itself be late.
       const first = late ? (held.at(-1)?.due ?? count) : count;
       held.push({ message, again: true, due: first + 1 + trouble.below(30) });
     }
     for (const next of held) if (next.due <= count) yield sending(next.message, at, next.again);
     held = held.filter(({ due }) => due > count);
   }
-  throw new Error('doors see baskets for ever');
+  throw new Error('the plant never runs out of reads');
 }
 
 /** Messages in the order in which they are made. */
@@ -103,7 +103,7 @@ function* gathered(options: Required<ReaderOptions>): Generator<{ message: Messa
     return { message: messageOf(door, batch, first), at };
   };
   for (const seen of sightings({ ...options, random, doors: options.devices })) {
-    // Who has waited long enough goes first.
+    // Send reads that have waited long enough first.
     for (const [door, batch] of waiting)
       if (seen.at - (batch[0]?.at ?? seen.at) > patience) yield send(door, seen.at);
     const batch = waiting.get(seen.door) ?? [];
@@ -120,7 +120,7 @@ function sending({ device, reads, payload }: Message, at: number, again: boolean
   return { topic: topicOf(device), device, reads, again, at, payload };
 }
 
-/** The beginning of a message, as a reader leaves it that loses power; long enough to differ from all others. */
+/** The beginning of a message, as from a reader that loses power; long enough to differ from all others. */
 function broken({ device, payload }: Message, at: number, random: Random): Transmission {
   const kept = 0.5 + 0.45 * random.next();
   return {

@@ -1,6 +1,6 @@
 /**
- * What must come of the reads that were sent, by the plainest model there is: one read after another, in the order in which
- * they went to the broker. It shares no code with what it judges.
+ * The expected result of the sent reads, by the simplest possible model: one read after another, in the order in which they
+ * went to the broker. It shares no code with the product that it checks.
  */
 import type { SentRead } from './messages.ts';
 

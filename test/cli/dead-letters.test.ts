@@ -49,7 +49,7 @@ test('list and show', async () => {
 test('redrive and discard by id', async () => {
   const [a = '', b = ''] = await bury('x', 'y');
   const redriven = await cli('dead-letters', 'redrive', a, '999999999');
-  expect(redriven).toMatchObject({ code: 3, stdout: `dead letter ${a} goes round again\n` });
+  expect(redriven).toMatchObject({ code: 3, stdout: `dead letter ${a} was redriven\n` });
   expect(redriven.stderr).toContain('there is no dead letter 999999999');
   expect((await tallyman.jobs.get(a))?.status).toBe('QUEUED');
   await tallyman.jobs.cancel(a);

@@ -17,7 +17,7 @@ test('without DATABASE_URL a command starts the embedded server, and stops it ag
   expect(existsSync(join(cwd, '.tallyman'))).toBe(false);
   const first = await cli(cwd, 'jobs', 'list');
   expect(first).toMatchObject({ code: 0, stdout: 'No jobs.\n' });
-  expect(first.stderr).toContain('DATABASE_URL is not set: made an embedded PostgreSQL');
+  expect(first.stderr).toContain('DATABASE_URL is not set: created an embedded PostgreSQL');
   expect(await cli(cwd, 'jobs', 'list')).toMatchObject({ code: 0, stdout: 'No jobs.\n', stderr: '' });
   expect(await visit(join(cwd, '.tallyman/postgres'))).toBeUndefined();
 });

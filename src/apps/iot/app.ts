@@ -5,7 +5,7 @@ import { iotKeys } from './config.ts';
 
 export const iotApp = defineApp({
   name: 'iot',
-  summary: 'devices, their places, and what they said, as they said it',
+  summary: 'devices, their places, and their raw messages',
   component: iotComponent,
   config: iotKeys,
   commands: addIot,

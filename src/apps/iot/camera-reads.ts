@@ -9,7 +9,7 @@ export interface CameraRead {
   readonly eventTimestamp: string;
 }
 
-/** Appends camera reads in one statement; answers their ids, in their order. */
+/** Appends camera reads in one statement; returns their ids, in order. */
 export async function storeCameraReads(on: Queryable, reads: readonly CameraRead[]): Promise<string[]> {
   if (reads.length === 0) return [];
   const { rows } = await on.query<{ id: string }>(

@@ -31,7 +31,7 @@ export function addIot(program: Command, frame: CommandFrame): void {
         const { doctorMqtt } = await import('./mqtt/doctor.ts');
         const { probeTopic, probes, formerInstance: formerInstances = [] } = options;
         const findings = await doctorMqtt({ settings, probeTopic, probes, formerInstances });
-        // `doctor` itself takes --json, too, and hears it first.
+        // `doctor` itself has --json, too, and parses it first.
         reportFindings(
           command.optsWithGlobals(),
           { broker: `${settings.brokerHost}:${settings.brokerPort}` },

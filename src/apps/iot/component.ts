@@ -1,6 +1,6 @@
 import type { Component } from '../../engine/database/migrate.ts';
 
-/** Owns schema `iot`: what devices are there, and what they said. */
+/** Owns schema `iot`: devices, and their raw messages. */
 export const iotComponent: Component = {
   name: 'iot',
   folder: new URL('./migrations/', import.meta.url),

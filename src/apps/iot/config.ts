@@ -42,7 +42,7 @@ export const iotKeys = {
   'mqtt.instanceId': key({
     schema: z.string().min(1).nullable(),
     env: ['MQTT_INSTANCE_ID'],
-    doc: 'Tells the instances of one environment apart, such as a StatefulSet ordinal. Default: the host name.',
+    doc: 'Identifies the instance within its environment, such as a StatefulSet ordinal. Default: the host name.',
     fallback: null,
   }),
   'mqtt.subscribeTopics': key({
@@ -60,7 +60,7 @@ export const iotKeys = {
   'mqtt.sessionExpiryIntervalSeconds': key({
     schema: whole(0, 4_294_967_295),
     env: ['MQTT_SESSION_EXPIRY_SECONDS'],
-    doc: 'How long the broker keeps messages for an instance that is away.',
+    doc: 'How long the broker keeps messages for an instance that is disconnected.',
     fallback: 3600,
   }),
   'mqtt.tls': key<boolean | null>({

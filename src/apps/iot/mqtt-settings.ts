@@ -1,7 +1,7 @@
 import type { IotConfig } from './config.ts';
 import { type MqttSettings, mqttSettings } from './mqtt/options.ts';
 
-/** What the configuration says about the broker; undefined where there is none. */
+/** The configured broker settings; undefined if there is no broker. */
 export function mqttSettingsOf(config: IotConfig): MqttSettings | undefined {
   const brokerHost = config['mqtt.brokerHost'];
   if (brokerHost === null) return undefined;

@@ -31,7 +31,7 @@ export interface DeviceSettings {
 
 const deviceColumns = `id, tenant_id as "tenantId", serial, name, location_id as "locationId", role`;
 
-/** Makes the location, or answers the one of that name. */
+/** Creates the location, or returns the existing one of that name. */
 export async function putLocation(on: Queryable, tenantId: string, name: string): Promise<Location> {
   requireText(name, 'the name of a location', 256);
   const { rows } = await on.query<Location>(
@@ -43,7 +43,7 @@ export async function putLocation(on: Queryable, tenantId: string, name: string)
   return rows[0] as Location;
 }
 
-/** Makes the device, or makes it so. Whoever keeps devices in memory is told. */
+/** Creates or changes the device. Processes that keep devices in memory get a notification. */
 export async function putDevice(on: Queryable, settings: DeviceSettings): Promise<Device> {
   const { tenantId, name, locationId = null, role = 'reader' } = settings;
   requireText(settings.serial, 'the serial of a device', 256);
@@ -60,7 +60,7 @@ export async function putDevice(on: Queryable, settings: DeviceSettings): Promis
   return rows[0] as Device;
 }
 
-/** A device of one tenant must not stand at a place of another. */
+/** A device of one tenant must not be at a location of another. */
 async function requireLocation(on: Queryable, tenantId: string, id: string): Promise<void> {
   const { rows } = await on.query('select 1 from iot.locations where tenant_id = $1 and id::text = $2', [
     tenantId,

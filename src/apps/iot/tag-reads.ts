@@ -1,7 +1,7 @@
 import { plainArray, textArray } from '../../engine/database/array-literal.ts';
 import type { Queryable } from '../../engine/database/database.ts';
 
-/** What a reader said, in a form the database can keep. */
+/** A read as a reader sent it, in a form that the database can store. */
 export interface RawTagRead {
   readonly tenantId: string;
   readonly deviceId: string;
@@ -13,7 +13,7 @@ export interface RawTagRead {
   readonly eventNumber: number | null;
 }
 
-/** Appends reads in one statement; answers their ids, in their order. Part of the transaction of `on`, if it is in one. */
+/** Appends reads in one statement; returns their ids, in order. Runs in the transaction of `on`, if there is one. */
 export async function storeTagReads(on: Queryable, reads: readonly RawTagRead[]): Promise<string[]> {
   if (reads.length === 0) return [];
   const { rows } = await on.query<{ id: string }>(

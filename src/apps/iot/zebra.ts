@@ -4,7 +4,7 @@
  *
  *     {"type": "SIMPLE", "timestamp": "…", "data": {"idHex": "…", "antenna": 1, "peakRssi": -52, "eventNum": 17}}
  *
- * What cannot be understood is told item by item: one bad tag does not cost its neighbours.
+ * Errors are reported item by item: one bad tag does not affect the others.
  */
 import { messageOf } from '../../engine/errors.ts';
 import { formatInstant, parseInstant } from '../../engine/instant.ts';
@@ -23,12 +23,12 @@ export interface ZebraReads {
 
 export interface ZebraOptions {
   readonly tenantId: string;
-  /** Longer messages are refused unread. Default 4 MiB: more than 10,000 reads. */
+  /** Longer messages are refused without parsing. Default 4 MiB: more than 10,000 reads. */
   readonly maxBytes?: number;
 }
 
 const defaultMaxBytes = 4 * 1024 * 1024;
-/** More than any tag has; whether it is a good one is not decided here. */
+/** Longer than any tag; whether it is a valid one is decided later. */
 const longestEpc = 256;
 const longestDevice = 256;
 
@@ -66,7 +66,7 @@ export function parseZebraReads(topic: string, payload: Buffer, options: ZebraOp
 
 const refused = (reason: string): ZebraReads => ({ reads: [], rejected: [{ index: null, reason }] });
 
-/** One tag, not yet believed; or why there is none. */
+/** One tag, not validated yet; or the reason why there is none. */
 type Tag = string | { readonly timestamp: unknown; readonly data: Record<string, unknown> };
 
 function tagsOf(item: unknown): Tag[] {
@@ -109,7 +109,7 @@ function readOf(tag: Tag): string | Omit<RawTagRead, 'tenantId' | 'deviceId'> {
   };
 }
 
-/** Of no consequence to where a basket is: what is not a number is left out, and the read kept. */
+/** Not needed to locate a basket: a value that is not a number is left out, and the read is kept. */
 const finite = (value: unknown): number | null =>
   typeof value === 'number' && (value === 0 || (Math.abs(value) > 1e-30 && Math.abs(value) < 1e30))
     ? value

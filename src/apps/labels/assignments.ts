@@ -30,12 +30,12 @@ interface LabelRow {
 }
 
 /**
- * Shows products on pages of labels, each through a template. All of them or, with an error, none. Answers how many
- * labels get a new image: what is assigned already changes nothing.
+ * Shows products on pages of labels, each through a template. All of them or, with an error, none. Returns how many
+ * labels get a new image; an assignment that exists already changes nothing.
  *
- * Products and templates are held FOR SHARE before any label is: whoever changes one of them either has committed, and
- * is read here, or waits until this commits, and then finds these labels among those that show it. Without that, a
- * change between our read and our commit would reach neither of the two tasks.
+ * Locks products and templates FOR SHARE before any label. A transaction that changes one of them has either committed, and
+ * is read here, or waits until this commits, and then finds these labels among those that show it. Without the lock, a
+ * change between our read and our commit would be in neither of the two tasks.
  */
 export async function assign(change: Change, assignments: readonly Assignment[]): Promise<number> {
   const { tx, tenantId } = change;
@@ -47,7 +47,7 @@ export async function assign(change: Change, assignments: readonly Assignment[])
   );
   const templates = await holdTemplates(tx, tenantId, [...new Set(wanted.map(({ template }) => template))]);
   await lockByMac(change, [...known.keys()]);
-  // As they are now that they are held: one may have gone to another store, or have another type.
+  // Read again under the lock: a label may have moved to another store, or have another type.
   const held = await labelsOf(tx, tenantId, [...known.keys()]);
   for (const { mac, page } of wanted) {
     const label = held.get(mac) as LabelRow;
@@ -79,7 +79,7 @@ export async function assign(change: Change, assignments: readonly Assignment[])
   return enqueueFor(change, rows);
 }
 
-/** Clears pages: they become blank. One that shows nothing already stays as it is. */
+/** Clears pages: they become blank. A page that already shows nothing stays as it is. */
 export async function unassign(change: Change, targets: readonly Partial<Target>[]): Promise<number> {
   const { tx } = change;
   const wanted = targets.map(({ mac = '', page = 1 }) => ({ mac: normaliseMac(mac), page }));

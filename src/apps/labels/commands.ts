@@ -115,7 +115,7 @@ export function addLabels(program: Command, { withTallyman }: CommandFrame): voi
     });
 
   withTenant(withJson(labels.command('resync')))
-    .description('push again what labels should show, whatever is known about what they do')
+    .description('push the images of labels again, also those that gateways already have')
     .argument('[mac...]', 'their MACs, however written')
     .option('--store <code>', 'all labels of this store instead')
     .addHelpText('after', examples(['labels resync 00159DA0102B', 'labels resync --store 0042']))
@@ -133,8 +133,8 @@ export function addLabels(program: Command, { withTallyman }: CommandFrame): voi
       `${examples(['labels import products.csv --store 0042', 'labels import products.csv --store 0042 --dry-run'])}
 
 The first line names the columns: sku, name, price; every other column is an
-attribute. A price is written as 1.99. Lines are taken in by 500, each time all
-of them or, if one is bad, none; bad lines are told by their numbers.`,
+attribute. Write prices as 1.99. Each transaction imports 500 lines; if one of
+them is bad, none of the 500 is written. Bad lines are listed by number.`,
     )
     .action((file: string, options: ImportCommandOptions) =>
       withTallyman((session) => takeIn(session, file, options)),
@@ -245,7 +245,7 @@ function labelsTable(labels: readonly Label[], now: Date): string {
   );
 }
 
-/** The colours of the states of jobs, for states that mean as much. */
+/** Uses the colours of job states for label states with a similar meaning. */
 const colourOf = (state: PageState | null): string =>
   ({ waiting: 'waiting', processing: 'held', shown: 'ok', timeout: 'warn', failed: 'fail' })[
     state ?? 'waiting'

@@ -10,19 +10,19 @@ export interface Design {
 
 const mostBytes = 32 * 1024 * 1024;
 const mostTemplates = 200;
-/** What an entry takes beside its image: keys, the promise, the map's own. */
+/** The overhead of an entry: keys, the promise, the map. */
 const entryBytes = 500;
 
 /**
- * Renders each image once, as long as it is remembered: labels of one product and type show the same, and a price that
- * comes back shows what it did before. The same design is the same image, so whoever asks may share it.
+ * Renders each image once while it is cached: labels of one product and type show the same image, and so does a price that
+ * returns to an old value. The same design gives the same image, so all callers can share it.
  */
 export class Images {
   readonly #templates = new Map<string, Template>();
   readonly #images = new Map<string, { readonly image: Promise<LabelImage>; bytes: number }>();
   #bytes = 0;
 
-  /** A template that has been read; throws TemplateError for one that is not sound. */
+  /** A parsed template; throws TemplateError for an invalid one. */
   template(svg: string): Template {
     const known = this.#templates.get(svg);
     if (known) return known;
@@ -35,7 +35,7 @@ export class Images {
     return template;
   }
 
-  /** Whether it need not be rendered any more. */
+  /** Whether it is in the cache. */
   has(design: Design): boolean {
     return this.#images.has(this.#keyOf(design));
   }
@@ -44,7 +44,7 @@ export class Images {
     const key = this.#keyOf(design);
     const known = this.#images.get(key);
     if (known) {
-      // The one used last stands last.
+      // Move it to the end: the least recently used entry is first.
       this.#images.delete(key);
       this.#images.set(key, known);
       return known.image;
@@ -68,7 +68,7 @@ export class Images {
     return renderLabel(this.template(svg ?? blank(panel)), values, panel);
   }
 
-  /** All of the values: a template may also show what it can do without, or leave out what stands beside it. */
+  /** Includes all values: a template may also show optional values, or leave out elements that depend on one. */
   #keyOf({ svg, values, panel }: Design): string {
     const filled = svg === null ? [] : Object.entries(values).sort(([a], [b]) => (a < b ? -1 : 1));
     return createHash('sha256')
@@ -85,9 +85,9 @@ export class Images {
   }
 }
 
-/** Of this process: what an image looks like depends on nothing but its design. */
+/** One cache per process: an image depends on nothing but its design. */
 export const images = new Images();
 
-/** What a label shows that was taken off its product. */
+/** What a cleared page shows. */
 const blank = ({ width, height }: Panel): string =>
   `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"/>`;

@@ -5,7 +5,7 @@ import type { Change } from './changes/change.ts';
 import { enqueueTasks, lockLabels } from './changes/tasks.ts';
 import type { Palette } from './render/index.ts';
 
-/** A sort of label: what its screen can show. */
+/** A type of label: what its screen can show. */
 export interface LabelType {
   readonly id: string;
   readonly name: string;
@@ -46,7 +46,7 @@ export async function putLabelType(change: Change, given: LabelTypeSettings): Pr
   );
   const [type] = changed;
   if (type) {
-    // The row is locked: whoever gives a label this type (FOR SHARE) waits, and sees the change.
+    // The row is locked: a transaction that gives a label this type (FOR SHARE) waits, and then sees the change.
     const { rows } = await tx.query<{ id: string }>('select id from labels.labels where type_id = $1', [
       type.id,
     ]);

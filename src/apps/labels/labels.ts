@@ -21,7 +21,7 @@ export interface Label {
   readonly state: PageState | null;
 }
 
-/** What a page shows, and how far that has come. */
+/** What a page should show, and its state. */
 export interface LabelPage {
   readonly page: number;
   /** Null: cleared. */
@@ -52,14 +52,14 @@ const columns = `l.id, l.mac, s.code as store, y.name as type, l.created_at as "
     order by array_position(array['failed', 'timeout', 'waiting', 'processing', 'shown'], g.state) limit 1) as state`;
 const from = `labels.labels l join labels.stores s on s.id = l.store_id join labels.label_types y on y.id = l.type_id`;
 
-/** Adds labels, or gives those that are there another type. One that shows products does not change its store. */
+/** Adds labels, or changes the type of existing ones. A label that shows products cannot change its store. */
 export async function putLabels(
   change: Change,
   labels: readonly NewLabel[],
 ): Promise<{ readonly added: number; readonly changed: number }> {
   const { tx, tenantId } = change;
   const wanted = checkedLabels(labels);
-  // In the order in which all locks are taken: stores, types, labels.
+  // The lock order of this app: stores, types, labels.
   const stores = await heldIds(change, 'stores', 'code', [...new Set(labels.map(({ store }) => store))]);
   const types = await heldIds(change, 'label_types', 'name', [...new Set(labels.map(({ type }) => type))]);
   const macs = [...wanted.keys()].sort();
@@ -111,15 +111,15 @@ export async function putLabels(
   return { added: added.length, changed: changed.length };
 }
 
-/** What they show stays on them. Tasks that are under way find no label and end. */
+/** Labels keep their last image. Tasks that are running find no label and end. */
 export async function removeLabels(change: Change, macs: readonly string[]): Promise<void> {
   const ids = await lockByMac(change, macs.map(normaliseMac));
   await change.tx.query('delete from labels.labels where id = any ($1)', [[...ids.values()]]);
 }
 
 /**
- * Pushes again what they should show, whatever is known about what they do. `macs`, or all labels of a store.
- * Answers how many labels have something to show.
+ * Pushes images again, also those that the gateway already has. Of `macs`, or of all labels of a store.
+ * Returns how many labels have something to show.
  */
 export async function resync(
   change: Change,
@@ -133,7 +133,7 @@ export async function resync(
   return resyncLabels(change, [...ids.values()]);
 }
 
-/** By their ids; `touches` picks pages. Labels that are gone are passed over. */
+/** By their ids; `touches` selects pages. Labels that no longer exist are skipped. */
 export async function resyncLabels(
   change: Change,
   ids: readonly string[],
@@ -143,7 +143,7 @@ export async function resyncLabels(
   return enqueueTasks(change, ids, touches, { resync: true });
 }
 
-/** Ids by MAC of labels that are there and now held; one that is not known is an error. */
+/** Ids by MAC of existing labels, now locked; throws for an unknown MAC. */
 export async function lockByMac(
   { tx, tenantId }: Change,
   macs: readonly string[],
@@ -218,7 +218,7 @@ function checkedLabels(labels: readonly NewLabel[]): ReadonlyMap<string, NewLabe
   return wanted;
 }
 
-/** Ids by name; FOR SHARE: whoever changes one waits until this commits, and then finds our labels. */
+/** Ids by name, locked FOR SHARE: a transaction that changes one waits until this commits, and then finds our labels. */
 async function heldIds(
   { tx, tenantId }: Change,
   table: 'stores' | 'label_types',

@@ -1,6 +1,6 @@
 import { TallymanError } from '../../engine/errors.ts';
 
-/** Twelve hex digits in upper case, whatever stands between them and however they are written (LBL-1). */
+/** Twelve hex digits in upper case, without separators (LBL-1). */
 export function normaliseMac(text: string): string {
   const digits = text.replace(/[\s:.-]/g, '').toUpperCase();
   if (!/^[0-9A-F]{12}$/.test(digits))

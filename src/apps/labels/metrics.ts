@@ -1,7 +1,7 @@
 import { Counter, Histogram, type Registry } from 'prom-client';
 import type { LabelObserver } from './worker/observer.ts';
 
-/** From the wave of a hand to a label that was out of reach for an hour. */
+/** From a fast push to a label that was out of reach for an hour. */
 const lagSeconds = [1, 2, 5, 10, 20, 30, 60, 120, 300, 900, 3600];
 
 /** What the label workers of this process do, for Prometheus. */
@@ -29,7 +29,7 @@ export function exposeLabels(registry: Registry): LabelObserver {
     buckets: lagSeconds,
     registers,
   });
-  // From nothing to one is no increase to Prometheus; from nought to one is.
+  // Prometheus sees no increase when a series first appears with 1, so each starts at 0.
   for (const outcome of ['accepted', 'retried', 'failed']) pushes.inc({ outcome }, 0);
   return {
     pushed: (outcome) => pushes.inc({ outcome }),

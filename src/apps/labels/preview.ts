@@ -8,7 +8,7 @@ import type { LabelImage, Palette } from './render/index.ts';
 import { requireStore } from './stores.ts';
 import { requireTemplate } from './templates.ts';
 
-/** What a page of a label is to show now, as an image. */
+/** What a page of a label should show now, as an image. */
 export async function previewLabel(
   on: Queryable,
   tenantId: string,

@@ -28,7 +28,7 @@ export interface ProductChange {
 export interface ProductsChanged {
   readonly made: number;
   readonly changed: number;
-  /** Given as they were already: nothing was done. */
+  /** Products that already had these values. */
   readonly unchanged: number;
   /** Labels that get a new image. */
   readonly labels: number;
@@ -40,7 +40,7 @@ const mostAttributes = 100;
 
 const columns = `p.id, p.sku, p.name, p.price::text as price, p.attributes, p.updated_at as "updatedAt"`;
 
-/** Makes products, or changes them: what is not given stays. All of them or, with an error, none. */
+/** Creates or changes products: fields that are not given stay. All of them or, with an error, none. */
 export async function putProducts(
   change: Change,
   storeCode: string,
@@ -69,7 +69,7 @@ export async function putProducts(
   const nameless = products.find(({ sku, name }) => made.has(sku) && name === undefined);
   if (nameless) throw new TallymanError('BAD_OPTION', `product "${nameless.sku}" is new and needs a name`);
   const changed = new Set(rows.filter((row) => !row.is_new).map(({ id }) => id));
-  // The products are locked: nobody can give them to another label before this commits (see assign).
+  // The products are locked: no other transaction can assign them to a label before this commits (see assign).
   const ids = changed.size === 0 ? [] : await labelsShowing(change, { products: [...changed] });
   await lockLabels(change, ids);
   const labels = await enqueueTasks(
@@ -80,7 +80,7 @@ export async function putProducts(
   return { made: made.size, changed: changed.size, unchanged: products.length - rows.length, labels };
 }
 
-/** Products that labels show are refused. */
+/** Refuses products that labels show. */
 export async function removeProducts(
   { tx, tenantId }: Change,
   storeCode: string,
@@ -142,7 +142,7 @@ export async function listProducts(
 export const noProduct = (storeCode: string, sku: string): TallymanError =>
   new TallymanError('NOT_FOUND', `there is no product "${sku}" in store "${storeCode}"`);
 
-/** The store's id; the store cannot be removed before the commit. */
+/** The store's id; locks the store against removal until the commit. */
 export async function holdStore(tx: Queryable, tenantId: string, code: string): Promise<string> {
   const { rows } = await tx.query<{ id: string }>(
     'select id from labels.stores where tenant_id = $1 and code = $2 for key share',
@@ -168,7 +168,7 @@ function checkProducts(products: readonly ProductChange[]): void {
   }
 }
 
-/** Throws what is wrong with one product by itself. */
+/** Throws if one product is invalid by itself. */
 export function checkProduct({ sku, name, price, attributes }: ProductChange): void {
   requireText(sku, 'the SKU of a product', 64);
   if (name !== undefined) requireText(name, `the name of product "${sku}"`, 512);

@@ -26,11 +26,7 @@ const nothing: Range = { minMs: 0, maxMs: 0 };
 const lineEveryMs = 500;
 
 export function addSimulateLabels(program: Command): void {
-  const simulate = group(
-    program,
-    'simulate',
-    'devices that are not there, for tests and for trying things out',
-  );
+  const simulate = group(program, 'simulate', 'simulated devices, for tests and for trying things out');
   withJson(simulate.command('labels'))
     .description('a gateway of shelf labels: answers as SoluM AIMS and as OpenEPaperLink do')
     .option('--host <address>', 'where it listens', '127.0.0.1')
@@ -46,7 +42,7 @@ export function addSimulateLabels(program: Command): void {
     .option('--label-timeouts <share>', 'images that a label never gets', share, 0)
     .option(
       '--seed <number>',
-      'the same seed: the same fate for the nth image of a label',
+      'with the same seed, the nth image of a label has the same outcome',
       wholeNumber(0, 2 ** 32 - 1),
       1,
     )
@@ -63,9 +59,9 @@ password) or "openepaperlink". While it runs:
   GET   /simulator                  counts
   GET   /simulator/labels/{mac}     every image a label was sent, in order
   GET   /simulator/labels/{mac}/image   what it was sent last
-  PATCH /simulator/labels/{mac}     {"fault":"500"} makes it fail, {"fault":null} heals it
+  PATCH /simulator/labels/{mac}     {"fault":"500"} makes it fail, {"fault":null} ends that
   PATCH /simulator/settings         {"latency":{"minMs":0,"maxMs":50},"faults":{"429":0.1}}
-It has no keys: whoever reaches it may use it. Ends on Ctrl-C and tells its counts.`,
+It has no access control. Stop it with Ctrl-C; it then prints its counts.`,
     )
     .action(runLabels);
 }
@@ -91,7 +87,7 @@ async function runLabels(options: LabelsOptions): Promise<void> {
   await simulator.close();
   const counts = simulation.counts();
   show(options.json, { url: simulator.url, seed, ...counts }, () => facts(factsOf(counts)));
-  // The second signal ends the process at once; the first has been obeyed.
+  // The first signal stops the simulator; the second ends the process at once.
   process.exitCode = 0;
 }
 

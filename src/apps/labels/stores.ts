@@ -7,7 +7,7 @@ import type { Change } from './changes/change.ts';
 import { enqueueTasks, lockLabels } from './changes/tasks.ts';
 import { type GatewaySettings, gatewaySettings } from './gateways/index.ts';
 
-/** A place with labels. Its products are its own: prices differ from store to store. */
+/** A place with labels. Each store has its own products, because prices differ between stores. */
 export interface Store {
   readonly id: string;
   readonly tenantId: string;
@@ -16,7 +16,7 @@ export interface Store {
   readonly latestOnly: boolean;
   readonly currency: string | null;
   readonly locale: string | null;
-  /** The rest of what is known about the gateway is sealed. */
+  /** The other gateway settings are sealed. */
   readonly gatewayKind: string;
   readonly gatewayUrl: string;
   readonly createdAt: Date;
@@ -25,7 +25,7 @@ export interface Store {
 }
 
 export interface StoreSettings {
-  /** How it is called everywhere; never changes. */
+  /** The store's name in the API and the CLI; never changes. */
   readonly code: string;
   /** Default: the code. */
   readonly name?: string;
@@ -35,7 +35,7 @@ export interface StoreSettings {
   readonly currency?: string | null;
   /** BCP 47, such as de-DE: `{{locale}}` in templates. */
   readonly locale?: string | null;
-  /** Needed to make a store; without it a store keeps the one it has. */
+  /** Required for a new store; without it a store keeps the one it has. */
   readonly gateway?: unknown;
 }
 
@@ -44,10 +44,10 @@ const columns = `s.id, s.tenant_id as "tenantId", s.code, s.name, s.latest_only 
   (select count(*)::int from labels.labels l where l.store_id = s.id) as labels,
   (select count(*)::int from labels.products p where p.store_id = s.id) as products`;
 
-/** Sealed settings open for the store they were made for, and for no other. */
+/** Settings sealed for one store open for no other. */
 const contextOf = (tenantId: string, code: string): string => `label-store:${tenantId}:${code}`;
 
-/** Makes a store, or changes it; what is not given stays. Labels that show another currency now get it. */
+/** Creates or changes a store; fields that are not given stay. Labels get new images if the currency changes. */
 export async function putStore(change: Change, box: SecretBox, given: StoreSettings): Promise<Store> {
   const { tx, tenantId } = change;
   const { code } = given;
@@ -96,7 +96,7 @@ export async function putStore(change: Change, box: SecretBox, given: StoreSetti
   return store;
 }
 
-/** How a store's gateway is reached; only whoever speaks with it needs to know. */
+/** How a store's gateway is reached, password included; only for code that connects to it. */
 export function openGateway(
   box: SecretBox,
   store: { readonly tenantId: string; readonly code: string; readonly sealed: string },
@@ -129,7 +129,7 @@ export async function listStores(
   return pageOf(rows, limit);
 }
 
-/** With its products. A store that still has labels is refused. */
+/** Removes its products, too. Refuses a store that still has labels. */
 export async function removeStore({ tx, tenantId }: Change, code: string): Promise<void> {
   const { rows } = await tx.query<{ id: string }>(
     'select id from labels.stores where tenant_id = $1 and code = $2 for update',

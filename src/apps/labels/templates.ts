@@ -6,7 +6,7 @@ import type { Change } from './changes/change.ts';
 import { enqueueTasks, labelsShowing, lockLabels } from './changes/tasks.ts';
 import { images } from './images.ts';
 
-/** A design by name, in the version that is in force. */
+/** A design by name, in its current version. */
 export interface LabelTemplate {
   readonly id: string;
   readonly tenantId: string;
@@ -21,7 +21,7 @@ const columns = `t.id, t.tenant_id as "tenantId", t.name, t.version, v.created_a
   (select count(*)::int from labels.pages g where g.template_id = t.id) as pages`;
 const from = 'labels.templates t join labels.template_versions v on v.id = t.version_id';
 
-/** Makes a template, or its next version; all labels that show it get new images. The same text again changes nothing. */
+/** Creates a template, or its next version; all labels that show it get new images. The same text again changes nothing. */
 export async function putTemplate(change: Change, name: string, svg: string): Promise<LabelTemplate> {
   const { tx, tenantId } = change;
   requireText(name, 'the name of a template', 64);
@@ -31,7 +31,7 @@ export async function putTemplate(change: Change, name: string, svg: string): Pr
     tenantId,
     name,
   ]);
-  // Held until the commit: two versions never get one number, and who assigns the template (FOR SHARE) waits.
+  // Locked until the commit: two versions never get the same number, and a transaction that assigns the template (FOR SHARE) waits.
   const { rows } = await tx.query<{ id: string; svg: string | null }>(
     `select t.id, v.svg from labels.templates t left join labels.template_versions v on v.id = t.version_id
       where t.tenant_id = $1 and t.name = $2 for no key update of t`,
@@ -86,7 +86,7 @@ export async function listTemplates(
   return pageOf(rows, limit);
 }
 
-/** With all its versions. One that labels show is refused; tasks that name one of its versions end as failed. */
+/** Removes all its versions. Refuses a template that labels show; tasks that name one of its versions fail. */
 export async function removeTemplate({ tx, tenantId }: Change, name: string): Promise<void> {
   const { rows } = await tx.query<{ id: string }>(
     'select id from labels.templates where tenant_id = $1 and name = $2 for update',

@@ -1,6 +1,6 @@
 import type { Moment, Subject, SubjectPage, TenantQueries } from '../../host/timeline.ts';
 
-/** What is known of `label:MAC`: when each of its pages was last wanted, accepted and shown. */
+/** The history of `label:MAC`: when each of its pages was last wanted, accepted and shown. */
 export async function momentsOf(
   on: TenantQueries,
   { type, id }: Subject,

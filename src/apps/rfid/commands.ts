@@ -90,7 +90,7 @@ async function fetchPlates(tallyman: Tallyman, config: Config, options: ImportPl
   if (!counts)
     throw new TallymanError(
       'BAD_STATE',
-      'another process fetches plates just now; try again when it has ended',
+      'another process is fetching plates; try again when it has finished',
     );
   show(
     options.json,

@@ -5,31 +5,31 @@ export const rfidKeys = {
   'retention.rawReadsMs': key({
     schema: whole(3_600_000),
     env: ['TALLYMAN_RETENTION_RAW_READS_MS'],
-    doc: 'How long tag reads are kept as they came, to be replayed. What replay has not been through is kept longer.',
+    doc: 'How long raw tag reads are kept, and so can be replayed. Reads that replay has not reached yet are kept longer.',
     fallback: 30 * 24 * 3_600_000,
   }),
   'retention.readsMs': key({
     schema: whole(3_600_000),
     env: ['TALLYMAN_RETENTION_READS_MS'],
-    doc: 'How long it is known which tag reads were processed. Must not be below `retention.rawReadsMs`: a read that can be replayed has to be recognised.',
+    doc: 'How long processed tag reads are remembered, to recognise duplicates. Must not be below `retention.rawReadsMs`: a replayed read must be recognised.',
     fallback: 90 * 24 * 3_600_000,
   }),
   'replay.intervalMs': key({
     schema: whole(0, 86_400_000),
     env: ['TALLYMAN_REPLAY_INTERVAL_MS'],
-    doc: 'How often the app `rfid` looks for tag reads in `iot.tag_reads` that nobody has processed. 0: only after the broker lost our session.',
+    doc: 'How often the app `rfid` looks for unprocessed tag reads in `iot.tag_reads`. 0: only after the broker lost our session.',
     fallback: 60_000,
   }),
   'wms.url': key({
     schema: optionalUrl('http:', 'https:'),
     env: ['TALLYMAN_WMS_URL'],
-    doc: 'Warehouse system to fetch outbound license plates from, by the app `rfid`. Without it none are fetched.',
+    doc: 'Address of the warehouse system from which the app `rfid` fetches outbound license plates. Without it none are fetched.',
     fallback: null,
   }),
   'wms.authorization': key({
     schema: z.string().min(1).nullable(),
     env: ['TALLYMAN_WMS_AUTHORIZATION'],
-    doc: 'What it is sent as `Authorization`, such as `Bearer …`.',
+    doc: 'The `Authorization` header for the warehouse system, such as `Bearer …`.',
     fallback: null,
     secret: true,
   }),
@@ -42,7 +42,7 @@ export const rfidKeys = {
   'wms.tenantId': key({
     schema: z.string().min(1).max(100),
     env: ['TALLYMAN_WMS_TENANT'],
-    doc: 'Whose shipments they are.',
+    doc: 'The tenant that owns these shipments.',
     fallback: 'default',
   }),
 } as const;

@@ -15,5 +15,5 @@ export function contentHash({ deviceId, epcHex, timestamp }: ReadContent): strin
   return hash('sha256', `${deviceId}|${epcHex}|${timestamp}`, 'hex');
 }
 
-/** Its outward form. */
+/** As users and the API see it. */
 export const hashToBase64 = (hex: string): string => Buffer.from(hex, 'hex').toString('base64');

@@ -1,12 +1,10 @@
 /**
- * What reads do to baskets: pure, and the same for a batch as for its reads one after another.
- *
- * A basket is where it was last seen. A read at another place moves it, if it is newer than the basket's last one; the
- * first read moves it from nowhere. The last movement over again within five minutes is the same movement.
- *
- * A movement is kept once for each window, and a window begins with its bucket of five minutes or with the basket's
- * previous movement, whichever is later. So whoever decides twice from the same state lands in the same window and
- * collides there, while A→B, B→A, A→B, however quick, lie in three. Movements of a basket strictly grow in time.
+ * Decides what reads do to baskets. Pure; a batch gives the same result as its reads one after another.
+ * A basket is where it was last seen. A read at another place moves it, if the read is newer than the basket's last one.
+ * The first read moves it from nowhere. The same movement again within five minutes counts as one movement.
+ * A movement is stored once per window. A window begins with its bucket of five minutes or with the basket's previous
+ * movement, whichever is later. So two decisions from the same state land in the same window and collide there, while
+ * A→B, B→A, A→B, however fast, fall into three windows. The times of a basket's movements strictly increase.
  */
 import { type Micros, secondsToMicros } from '../../engine/instant.ts';
 import type { ExaminedRead, SkipReason } from './tag-read.ts';
@@ -41,7 +39,7 @@ export interface Known {
   readonly processed: ReadonlyMap<number, Processed>;
 }
 
-/** A text: the id of a movement there is. A number: the place of one in `Decision.movements`. */
+/** A string: the id of a stored movement. A number: an index into `Decision.movements`. */
 export type MovementRef = string | number;
 
 export interface NewMovement {
@@ -94,8 +92,8 @@ interface BasketState {
 }
 
 /**
- * Places of the reads that may have been processed before. A read that was processed left its basket's last time at its own or
- * later, so one that is newer than that is new. The id of a tag read tells nothing of the sort.
+ * Indexes of the reads that may have been processed before. A processed read set its basket's last time to its own time or
+ * later, so a read newer than that is new. The id of a tag read does not tell this.
  */
 export function perhapsProcessed(
   reads: readonly ExaminedRead[],
@@ -140,7 +138,7 @@ function see(read: ExaminedRead, basket: BasketState, movements: NewMovement[]):
   });
   if (lastSeenAt !== null && read.at < lastSeenAt) return answer(null, 'stale');
   const stays = from === read.locationId;
-  // At two places at one instant: the first word stands.
+  // Two places at the same instant: the first read wins.
   if (!stays && read.at === lastSeenAt) return answer(null, 'stale');
   basket.seen = true;
   basket.lastSeenAt = read.at;

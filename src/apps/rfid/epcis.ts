@@ -41,7 +41,7 @@ export interface EpcisNames {
   readonly device: (tenantId: string, serial: string) => string;
 }
 
-/** URIs that mean something here only. */
+/** URIs that are valid only inside this installation. */
 export const ownNames: EpcisNames = {
   location: (tenantId, id) => `urn:tallyman:location:${part(tenantId)}:${part(id)}`,
   device: (tenantId, serial) => `urn:tallyman:device:${part(tenantId)}:${part(serial)}`,

@@ -1,4 +1,4 @@
-/** What happens to baskets and shipments, for others to know (RFID-16). When: `occurred_at` of the event. */
+/** Events about baskets and shipments (RFID-16). `occurred_at` of the event is when it happened. */
 import { z } from 'zod';
 import { defineEventType } from '../../events/catalogue.ts';
 

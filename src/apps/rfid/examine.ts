@@ -25,7 +25,7 @@ export type Examined =
   | { readonly ok: true; readonly read: ExaminedRead }
   | { readonly ok: false; readonly failure: FailedRead };
 
-/** Text of devices and senders ends up in the database and in messages: bounded, and without what it cannot keep. */
+/** Limits for text from devices and senders, which ends up in the database and in messages: its length, and no NUL. */
 const longestText = 256;
 
 /** Puts a read into canonical form, or says why it cannot be processed. Pure. */
@@ -47,14 +47,14 @@ export function examine(given: TagRead, options: ExamineOptions): Examined {
     return failed(
       given,
       'UNKNOWN_DEVICE',
-      `device "${deviceId}" is not known; register it and send the read round again`,
+      `device "${deviceId}" is not known; register it and send the read again`,
       at,
     );
   if (device.locationId === null)
     return failed(
       given,
       'DEVICE_WITHOUT_LOCATION',
-      `device "${deviceId}" has no location; give it one and send the read round again`,
+      `device "${deviceId}" has no location; give it one and send the read again`,
       at,
     );
   const timestamp = formatInstant(at);
@@ -118,9 +118,9 @@ function failed(read: TagRead, code: FailureCode, message: string, at?: Micros):
     epcHex: canonicalEpc(String(read.epc)),
     timestamp: timestamp ?? String(read.eventTimestamp),
   };
-  const mendable = code === 'UNKNOWN_DEVICE' || code === 'DEVICE_WITHOUT_LOCATION';
+  const retryable = code === 'UNKNOWN_DEVICE' || code === 'DEVICE_WITHOUT_LOCATION';
   return {
     ok: false,
-    failure: { read, contentHash: contentHash(content), code, message, timestamp, mendable },
+    failure: { read, contentHash: contentHash(content), code, message, timestamp, retryable },
   };
 }

@@ -1,13 +1,13 @@
 import type { ExaminedRead, FailedRead } from './tag-read.ts';
 
-/** Reads in canonical form, those that fail set apart, and where each of them was. */
+/** Reads in canonical form; failed reads are kept apart. `places` maps each back to its index in the batch. */
 export interface ExaminedBatch {
   readonly sound: readonly ExaminedRead[];
   readonly failures: readonly FailedRead[];
   readonly places: readonly { readonly sound: boolean; readonly place: number }[];
 }
 
-/** One batch of several, in their order. */
+/** Joins several batches into one, in order. */
 export function merged(batches: readonly ExaminedBatch[]): ExaminedBatch {
   const [only, ...others] = batches;
   if (only && others.length === 0) return only;
@@ -24,14 +24,14 @@ export function merged(batches: readonly ExaminedBatch[]): ExaminedBatch {
   return { sound, failures, places };
 }
 
-/** What of a batch belongs to one lane, and where each read of it was. */
+/** The part of a batch that belongs to one lane, with the original index of each read. */
 export interface BatchPart {
   readonly lane: number;
   readonly batch: ExaminedBatch;
   readonly from: readonly number[];
 }
 
-/** Reads of one basket are always in the same lane. Those that failed are nobody's, and in the first. */
+/** All reads of a basket go to the same lane. Failed reads belong to no basket and go to the first lane. */
 export function splitByBasket({ sound, failures, places }: ExaminedBatch, lanes: number): BatchPart[] {
   const parts = Array.from({ length: lanes }, (_, lane) => ({
     lane,
@@ -55,7 +55,7 @@ export function splitByBasket({ sound, failures, places }: ExaminedBatch, lanes:
   return parts.filter(({ from }) => from.length > 0);
 }
 
-/** By the end of the tag, where serial numbers differ. */
+/** Hashes the end of the tag, where serial numbers differ. */
 function laneOf(epcHex: string, lanes: number): number {
   let sum = 0;
   for (let i = epcHex.length - 9; i < epcHex.length; i += 1) sum = (sum * 31 + epcHex.charCodeAt(i)) % 65_521;

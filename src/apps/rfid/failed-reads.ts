@@ -1,7 +1,7 @@
 /**
- * Reads that failed go on as jobs of kind `rfid.process-read`: the engine counts their attempts, and keeps what is left as
- * dead letters that can be redriven. Each is alone; others do not wait for it, and order does not matter, since a read
- * that comes late is told from the basket's last one by its own time.
+ * Failed reads become jobs of kind `rfid.process-read`. The engine counts their attempts and turns what still fails into
+ * dead letters that can be redriven. They need no lane: a late read is compared with the basket's last one by its own
+ * time, so their order does not matter.
  */
 import { z } from 'zod';
 import type { Queryable } from '../../engine/database/database.ts';
@@ -14,7 +14,7 @@ import type { FailedRead, TagRead } from './tag-read.ts';
 
 export const processReadKind = 'rfid.process-read';
 
-/** Retries of a read whose device may become known meanwhile. */
+/** Retries of a read whose device may be registered later. */
 const mostAttempts = 5;
 
 const schema = z.object({
@@ -26,7 +26,7 @@ const schema = z.object({
   processorType: z.enum(['MQTT', 'Replay']),
 });
 
-/** A read without its tenant, which is the job's. */
+/** A read without its tenant; the job has the tenant. */
 export type RetriedRead = Omit<TagRead, 'tenantId'>;
 
 /** The kind that tries a read again. */
@@ -40,7 +40,7 @@ export function processRead(processor: TagReadProcessor): Kind<RetriedRead> {
     handler: async (read, context) => {
       const batch = await processor.examine([{ ...read, tenantId: context.tenantId }]);
       const [failure] = batch.failures;
-      // Not recorded once more: an attempt that fails leaves nothing but the job's last error.
+      // Do not record the failure again: the job's last error is enough.
       if (failure) throw new TallymanError(failure.code, failure.message);
       await context.commit((tx) => processor.processWithin(tx, batch, { thorough: true }));
     },
@@ -48,18 +48,19 @@ export function processRead(processor: TagReadProcessor): Kind<RetriedRead> {
 }
 
 /**
- * `onFailed` for a processor: a job for each read, in the transaction that records its failure. The same read that fails
- * again while its job or its dead letter is there adds none. What no retry can mend is a dead letter after one attempt.
+ * `onFailed` for a processor: enqueues a job for each read, in the transaction that records its failure. The same read
+ * adds no second job while its job or its dead letter exists. A read that no retry can fix becomes a dead letter after
+ * one attempt.
  */
 export function retryAsJobs(tallyman: Tallyman, kind: Kind<RetriedRead>) {
   return async (tx: Queryable, failures: readonly FailedRead[]): Promise<void> => {
     await tallyman.enqueueMany(
       kind,
-      failures.map(({ read, contentHash, mendable }) => ({
+      failures.map(({ read, contentHash, retryable }) => ({
         payload: sendable(read),
         tenantId: text(read.tenantId).slice(0, 100) || 'default',
         dedupeKey: hashToBase64(contentHash),
-        maxAttempts: mendable ? mostAttempts : 1,
+        maxAttempts: retryable ? mostAttempts : 1,
       })),
       { tx },
     );
@@ -69,7 +70,7 @@ export function retryAsJobs(tallyman: Tallyman, kind: Kind<RetriedRead>) {
 const text = (value: unknown): string =>
   (typeof value === 'string' ? value : (JSON.stringify(value) ?? '')).replaceAll('\0', '�').slice(0, 1000);
 
-/** A read with anything at all in its fields has to get through the schema, to be seen as a dead letter. */
+/** Accepts any read, whatever is wrong with its fields, so that it becomes a visible dead letter. */
 function sendable(read: TagRead): RetriedRead {
   const { zbTagReadId, epcUri } = read;
   return {

@@ -7,7 +7,7 @@ import { importPlates, type PlateImport } from './wms/import.ts';
 export interface RfidKindsOptions {
   readonly processor: TagReadProcessor;
   readonly cameraReads?: CameraReadOptions;
-  /** Where there is a warehouse system. */
+  /** Set if a warehouse system is configured. */
   readonly plates?: PlateImport;
 }
 

@@ -1,4 +1,4 @@
-/** Who does what alone: ids of exclusive sections, the same in every process that works on the database. */
+/** Ids of the exclusive sections, the same in every process that works on the database. */
 export const lockIds = {
   returnDoor: 0x42425530001n,
   oracle: 0x42425530002n,
@@ -9,7 +9,7 @@ export const lockIds = {
 const firstDeviceLock = 0x42425540000n;
 const deviceLocks = 0x10000;
 
-/** The lock of a device. Two devices may share one: then they only wait for each other. */
+/** The lock of a device. Two devices may share a lock id: then they only wait for each other. */
 export const deviceLockId = (serial: string): bigint =>
   firstDeviceLock + BigInt(stableHash(serial.trim()) % deviceLocks);
 

@@ -14,7 +14,7 @@ import type { ExaminedRead, FailedRead, ReadResult, TagRead } from './tag-read.t
 export interface TagReadProcessorOptions {
   readonly database: Transactor;
   readonly devices: DeviceDirectory;
-  /** Gets the reads that failed, inside the transaction that records them. Default: they are recorded only. */
+  /** Gets the failed reads, inside the transaction that records them. Default: they are only recorded. */
   readonly onFailed?: (tx: Queryable, failures: readonly FailedRead[]) => Promise<void>;
   /** How far a reader's clock may be ahead. Default 5 minutes. */
   readonly futureToleranceMs?: number;
@@ -22,21 +22,21 @@ export interface TagReadProcessorOptions {
   readonly earliest?: string;
   /** Milliseconds since 1970. Default: the process's clock. */
   readonly now?: () => number;
-  /** Transactions that `processTagReads` may have under way at once, each for baskets of its own. Default 3. */
+  /** Transactions that `processTagReads` may run at once, each with its own baskets. Default 3. */
   readonly lanes?: number;
 }
 
 export interface ProcessOptions {
   /**
-   * Look every read up. Otherwise one that is newer than its basket's last one is taken for new, which it is unless somebody
-   * has put the basket's time back by hand; then its key collides.
+   * Look every read up. Otherwise a read newer than its basket's last one is assumed to be new. That is wrong only if
+   * somebody has set the basket's time back by hand; then its key collides.
    */
   readonly thorough?: boolean;
-  /** Of the sound reads, where the caller has made them already. */
+  /** Of the valid reads, where the caller has made them already. */
   readonly columns?: ReadColumns;
 }
 
-/** How often a batch is tried again that met another at the same keys. */
+/** How often a batch is retried after it collided with another at the same keys. */
 const patience = 5;
 
 /** Fewer reads than this are not worth a second transaction. */
@@ -45,12 +45,12 @@ const fewestApart = 300;
 const nothing: Decision = { movements: [], baskets: [], outcomes: [] };
 
 /**
- * Turns tag reads into baskets and movements, each read once, whichever way and however often it comes.
+ * Turns tag reads into baskets and movements, each read once, whichever path it takes and however often it arrives.
  *
- * A few statements in one transaction, whatever the number of reads; answers come after its commit. Baskets are dealt out to a
- * few lanes, so that several transactions are under way and never wait for each other; calls that come meanwhile share the
- * next. Any number of processes may be at it: those that see the same basket wait for each other. Reads of one basket are
- * decided in the order of the calls.
+ * A few statements in one transaction, whatever the number of reads; answers come after its commit. Baskets are divided
+ * among a few lanes, so that several transactions run at once and never wait for each other. Calls that arrive meanwhile
+ * share the next transaction. Any number of processes may run this: those that see the same basket wait for each other.
+ * Reads of one basket are decided in the order of the calls.
  *
  * @example
  * const processor = new TagReadProcessor({ database, devices });
@@ -73,14 +73,14 @@ export class TagReadProcessor {
     this.#earliest = parseInstant(options.earliest ?? '2000-01-01T00:00:00Z');
   }
 
-  /** The same, with its transactions elsewhere: in the database as one tenant sees it. */
+  /** The same processor on another database handle, such as one that is limited to one tenant. */
   on(database: Transactor): TagReadProcessor {
     return new TagReadProcessor({ ...this.#options, database });
   }
 
   /**
-   * An answer for each read, in their order. Rejects if not all of them are committed for certain: ask again, and what had been
-   * is a duplicate. Reads of one basket are never in two transactions of a call; those of different baskets may be.
+   * Returns a result for each read, in order. Rejects if it is not certain that all of them are committed: send them again, and
+   * those that were committed are duplicates. Reads of one basket are never in two transactions of a call.
    */
   async processTagReads(reads: readonly TagRead[]): Promise<ReadResult[]> {
     const parts = splitByBasket(await this.examine(reads), this.#lanes.length);
@@ -88,9 +88,9 @@ export class TagReadProcessor {
   }
 
   /**
-   * A batch in as many transactions as there are lanes, at once, each for baskets of its own; a small one in a single transaction.
-   * `alongside` commits with the reads at the places it is given, and may be run more than once. Batches whose order matters come one
-   * after another.
+   * Processes a batch in up to one transaction per lane, at once, each with its own baskets; a small batch in one transaction.
+   * `alongside` commits with the reads at the given indexes, and may run more than once. If the order of batches matters, the
+   * caller sends them one after another.
    */
   commitApart(
     batch: ExaminedBatch,
@@ -100,13 +100,13 @@ export class TagReadProcessor {
     return together(parts, ({ batch: part, from }) => this.commit(part, (tx) => alongside(tx, from)));
   }
 
-  /** A batch in a transaction of its own. `alongside` commits with it, and may be run more than once. */
+  /** Processes a batch in one transaction. `alongside` commits with it, and may run more than once. */
   async commit(batch: ExaminedBatch, alongside?: (tx: Queryable) => Promise<void>): Promise<ReadResult[]> {
     for (let attempt = 1; ; attempt += 1) {
       try {
         return await this.#options.database.transaction(async (tx) => {
           const beside = alongside?.(tx);
-          // While the database is busy with that.
+          // Runs while the database is busy with that.
           const columns = columnsOf(batch.sound);
           await beside;
           return this.processWithin(tx, batch, { thorough: attempt > 1, columns });
@@ -118,8 +118,8 @@ export class TagReadProcessor {
   }
 
   /**
-   * The second half, as a part of the caller's transaction, such as one that also moves a checkpoint. Whoever has no answer to a
-   * key that collides asks for it to be thorough.
+   * The second half, inside the caller's transaction, such as one that also moves a checkpoint. A caller that cannot handle a
+   * key collision must ask for it to be thorough.
    */
   async processWithin(
     tx: Queryable,
@@ -130,7 +130,7 @@ export class TagReadProcessor {
     let movementIds: readonly string[] = [];
     if (sound.length > 0) {
       const baskets = await takeBaskets(tx, columns);
-      // After the locks: whoever processed one of these reads has committed by now.
+      // After the locks: a transaction that processed one of these reads has committed by now.
       const suspects = thorough ? [...sound.keys()] : perhapsProcessed(sound, baskets);
       decision = decide(sound, { baskets, processed: await findProcessed(tx, sound, suspects) });
       movementIds = await record(tx, columns, decision);
@@ -148,8 +148,8 @@ export class TagReadProcessor {
   }
 
   /**
-   * The first half, which needs no transaction and must not be in one: devices may have to be loaded, and if every
-   * connection of the pool were held by somebody who waits for that, nobody would ever go on.
+   * The first half, which needs no transaction and must not run in one: it may have to load devices. If every connection of the
+   * pool were held by a caller that waits for that, none could proceed.
    */
   async examine(reads: readonly TagRead[]): Promise<ExaminedBatch> {
     const { devices, futureToleranceMs = 300_000, now = Date.now } = this.#options;
@@ -171,7 +171,7 @@ export class TagReadProcessor {
   }
 }
 
-/** The answers to all parts, each in its place. What is not committed for certain is known only when all have ended. */
+/** Puts the answers of all parts in their places. What is committed is known only when all parts have ended. */
 async function together(
   parts: readonly BatchPart[],
   commit: (part: BatchPart) => Promise<ReadResult[]>,
@@ -208,8 +208,8 @@ const failed = ({ message }: FailedRead): ReadResult => ({
 });
 
 /**
- * A key that is taken can only be the id of a tag read that came under two EPCs, or of a read whose basket was put back by hand; a
- * deadlock only be with a stranger's transaction. Each is decided the next time.
+ * A key can collide only for the id of a tag read that came with two EPCs, or for a read whose basket was set back by hand; a
+ * deadlock can happen only with a transaction that is not ours. The retry decides each of these.
  */
 export const isCollision = (error: unknown): boolean =>
   ['23505', '40001', '40P01'].includes((error as { code?: string } | null)?.code ?? '');

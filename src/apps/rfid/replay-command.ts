@@ -26,8 +26,8 @@ export function addReplay(program: Command, { withTallyman }: CommandFrame): voi
       'after',
       `${examples(['replay', 'replay --from 2026-03-01T00:00:00Z --to 2026-03-02T00:00:00Z --device fx-7'])}
 
-It may be stopped at any time, and run beside intake: what was processed before
-has no second effect.`,
+You can stop it at any time, and run it while intake runs: a read that was
+processed before has no second effect.`,
     )
     .action((options: ReplayCommandOptions) =>
       withTallyman(async ({ tallyman }) => {

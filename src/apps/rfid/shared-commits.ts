@@ -8,13 +8,13 @@ interface Call {
   readonly reject: (error: unknown) => void;
 }
 
-/** More reads in one transaction gain nothing, and keep other processes from the baskets for longer. */
+/** More reads in one transaction gain nothing, and lock the baskets against other processes for longer. */
 const mostReads = 2000;
 
 /**
- * Group commit, measured in reads: calls that come while a transaction is under way share the next, as far as they fit;
- * what a call brings is never split. One at a time: two would wait for each other's baskets, and reads are decided in the
- * order in which they came. If the database refuses what was shared, each call gets its own: nobody pays for another's reads.
+ * Group commit, measured in reads: calls that arrive during a transaction share the next one, as far as they fit. A call is
+ * never split. One transaction at a time: two would wait for each other's baskets, and reads are decided in the order in
+ * which they came. If the database rejects a shared transaction, each call gets its own, so one bad call fails alone.
  */
 export class SharedCommits {
   readonly #commit: (batch: ExaminedBatch) => Promise<ReadResult[]>;
@@ -33,7 +33,7 @@ export class SharedCommits {
     });
   }
 
-  /** Calls of the same turn of the event loop share the first one, too. */
+  /** Calls of the same turn of the event loop share the first transaction, too. */
   #schedule(): void {
     if (this.#isScheduled || this.#isBusy) return;
     this.#isScheduled = true;
@@ -62,7 +62,7 @@ export class SharedCommits {
     const answers = await this.#answersTo(calls);
     this.#isBusy = false;
     this.#start();
-    // One a turn: what callers do with their answers must not keep the next transaction from going on.
+    // One per turn: what callers do with their answers must not delay the next transaction.
     for (const answer of answers) {
       answer();
       await new Promise((resolve) => setImmediate(resolve));

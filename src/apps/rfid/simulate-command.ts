@@ -29,16 +29,12 @@ interface ReadersOptions extends JsonOption {
 }
 
 const defaultBroker = 'mqtt://127.0.0.1:1883';
-/** What was sent last is acknowledged in this time, or said not to be. */
+/** How long the simulator waits for the last acknowledgements before it reports them missing. */
 const flushMs = 15_000;
 
 export function addSimulateReaders(program: Command, frame: CommandFrame): void {
   const d = readerDefaults;
-  const simulate = group(
-    program,
-    'simulate',
-    'devices that are not there, for tests and for trying things out',
-  );
+  const simulate = group(program, 'simulate', 'simulated devices, for tests and for trying things out');
   withJson(simulate.command('readers'))
     .description(
       'dock doors with RFID readers that publish what Zebra FX readers publish, and know the truth',
@@ -59,7 +55,7 @@ export function addSimulateReaders(program: Command, frame: CommandFrame): void 
     .option('--seed <number>', 'the same seed makes the same messages', wholeNumber(0, 2 ** 32 - 1), 1)
     .option('--count <reads>', 'stop after so many different reads', wholeNumber(1, 1_000_000_000))
     .option('--for <time>', 'stop after this time (30s, 5m)', durationMs)
-    .option('--register', 'make the readers known in the database first, each at a location of its own')
+    .option('--register', 'first register the readers in the database, each at its own location')
     .addHelpText(
       'after',
       `${examples([
@@ -120,6 +116,6 @@ async function runReaders(options: ReadersOptions, { withTallyman }: CommandFram
         `${figures.movements.toLocaleString('en')} movements.`,
     ].join('\n'),
   );
-  // The second signal ends the process at once; the first has been obeyed.
+  // The first signal stops the simulation; the second ends the process at once.
   process.exitCode = unacknowledged > 0 ? 1 : 0;
 }

@@ -2,7 +2,7 @@ import { plainArray, textArray } from '../../engine/database/array-literal.ts';
 import type { Queryable } from '../../engine/database/database.ts';
 import type { FailedRead } from './tag-read.ts';
 
-/** Records reads that failed. What is wrong may be any of their fields: they are kept as far as the database can. */
+/** Records failed reads. Any field may be wrong; each is stored as far as the database can hold it. */
 export async function recordFailures(tx: Queryable, failures: readonly FailedRead[]): Promise<void> {
   const reads = failures.map(({ read }) => read);
   await tx.query('select rfid.record_failures($1, $2, $3, $4, $5, $6, $7, $8)', [

@@ -6,7 +6,7 @@ import { formatInstant, type Micros, secondsToMicros } from '../../engine/instan
 import type { Decision, KnownBasket, Processed } from './decide.ts';
 import type { ExaminedRead } from './tag-read.ts';
 
-/** Reads as arrays of PostgreSQL. Made before any basket is locked: what is done while one is, others wait for. */
+/** Reads as PostgreSQL arrays. Built before any basket is locked, so that others do not wait for it. */
 export interface ReadColumns {
   readonly baskets: {
     readonly keys: readonly string[];
@@ -54,7 +54,7 @@ interface BasketRow {
   readonly moved_at: string | null;
 }
 
-/** The baskets of these reads, made where they were missing, and locked. */
+/** Locks the baskets of these reads and creates the missing ones. */
 export async function takeBaskets(
   tx: Queryable,
   { baskets }: ReadColumns,
@@ -85,7 +85,7 @@ function microsOf(seconds: string): Micros {
   return Number(whole) * secondsToMicros + Number(fraction.padEnd(6, '0'));
 }
 
-/** Those of the reads at these places that were processed before, by their place. Their baskets have to be locked. */
+/** The reads at these indexes that were processed before, by index. The caller must have locked their baskets. */
 export async function findProcessed(
   tx: Queryable,
   reads: readonly ExaminedRead[],
@@ -109,7 +109,7 @@ export async function findProcessed(
   );
 }
 
-/** Writes what was decided about these reads; answers the ids of the movements. */
+/** Writes the decision about these reads; returns the ids of the movements. */
 export async function record(
   tx: Queryable,
   reads: ReadColumns,

@@ -9,7 +9,7 @@ export interface TagRead {
   readonly zbTagReadId?: string | undefined;
   /** Hex digits. */
   readonly epc: string;
-  /** What the sender takes it for. The URI that is kept is always decoded from `epc`. */
+  /** The URI as the sender gives it. The stored URI is always decoded from `epc`. */
   readonly epcUri?: string | undefined;
   readonly deviceId: string;
   /** ISO 8601 with a zone; microseconds count. */
@@ -22,15 +22,15 @@ export interface TagRead {
 export type SkipReason =
   /** It has been processed before, by this path or the other. */
   | 'duplicate'
-  /** The basket has been seen later than this, or at this very instant elsewhere. */
+  /** The basket was seen later than this, or at the same instant elsewhere. */
   | 'stale'
   | 'same location'
-  /** The basket's last movement over again, less than five minutes later. */
+  /** It repeats the basket's last movement, less than five minutes later. */
   | 'same movement';
 
 /** The answer for one read. */
 export interface ReadResult {
-  /** False: it failed, occupies no key, and may be tried again. */
+  /** False: it failed. It takes no dedupe key and may be sent again. */
   readonly success: boolean;
   readonly basketId: string | null;
   /** The movement it made, or the one it repeats. */
@@ -40,7 +40,7 @@ export interface ReadResult {
   readonly errorMessage: string | null;
 }
 
-/** A read in canonical form, with all that deciding about it takes. */
+/** A read in canonical form, with everything that the decision needs. */
 export interface ExaminedRead {
   readonly tenantId: string;
   readonly zbTagReadId: string | null;
@@ -78,6 +78,6 @@ export interface FailedRead {
   readonly message: string;
   /** Null: it had none that could be read. */
   readonly timestamp: string | null;
-  /** Somebody could still make the device known; nobody can mend the tag. */
-  readonly mendable: boolean;
+  /** True if a retry may succeed: somebody may register the device. False for a bad tag or time. */
+  readonly retryable: boolean;
 }

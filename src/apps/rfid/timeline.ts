@@ -1,6 +1,6 @@
 import type { Moment, Subject, SubjectPage, TenantQueries } from '../../host/timeline.ts';
 
-/** Movements of `basket:EPC`, and what became of `shipment:NUMBER`. */
+/** Movements of `basket:EPC`, and the history of `shipment:NUMBER`. */
 export async function momentsOf(
   on: TenantQueries,
   { type, id }: Subject,

@@ -62,7 +62,7 @@ const withId = (command: Command): Command =>
 
 export function addWebhooks(program: Command, frame: CommandFrame): void {
   const withWebhooks = webhooksFrom(frame);
-  const webhooks = group(program, 'webhooks', 'who is told of events, and how the deliveries went');
+  const webhooks = group(program, 'webhooks', 'endpoints that get events, and their deliveries');
 
   withTenant(withJson(webhooks.command('add')))
     .description('set up an endpoint; its secret is shown once')
@@ -246,7 +246,7 @@ export function addWebhooks(program: Command, frame: CommandFrame): void {
     );
 }
 
-/** Only what makes or changes a secret needs the master secret to be there. */
+/** Only commands that create or change a secret need the master secret. */
 const webhooksFrom =
   ({ withTallyman }: CommandFrame) =>
   (
@@ -260,7 +260,7 @@ const webhooksFrom =
       await work(new Webhooks(tallyman.database, { policy, ...(box && { box }) }), session);
     });
 
-/** An endpoint of another tenant than the one named is not there. */
+/** Treats an endpoint of another tenant as not found. */
 async function find(all: Webhooks, id: string, { tenant }: TenantOption): Promise<Endpoint> {
   const endpoint = await all.get(id);
   if (!endpoint || (tenant !== undefined && endpoint.tenantId !== tenant))

@@ -5,7 +5,7 @@ export const webhooksKeys = {
   'webhooks.concurrency': key({
     schema: whole(1, 10_000),
     env: ['TALLYMAN_WEBHOOKS_CONCURRENCY'],
-    doc: 'Webhook deliveries that one process has under way at once.',
+    doc: 'Webhook deliveries that one process runs at once.',
     fallback: 50,
   }),
   'webhooks.requireHttps': key({
@@ -22,7 +22,7 @@ export const webhooksKeys = {
       }),
     ]),
     env: ['TALLYMAN_WEBHOOKS_ALLOW_PRIVATE'],
-    doc: 'Let webhooks go to private, loopback and link-local addresses: `true`, or the networks that may be reached, separated by commas.',
+    doc: 'Allow webhooks to private, loopback and link-local addresses: `true`, or a list of allowed networks, separated by commas.',
     fallback: false,
   }),
 } as const;

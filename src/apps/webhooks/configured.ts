@@ -1,7 +1,7 @@
 import type { WebhooksConfig } from './config.ts';
 import type { AddressPolicyOptions } from './network/addresses.ts';
 
-/** What the configuration says about where webhooks may go. */
+/** The configured network policy of webhooks. */
 export function addressPolicy(config: WebhooksConfig): AddressPolicyOptions {
   const allowed = config['webhooks.allowPrivateAddresses'];
   return {
@@ -10,6 +10,6 @@ export function addressPolicy(config: WebhooksConfig): AddressPolicyOptions {
   };
 }
 
-/** One receiver may take a tenth of a process's slots. */
+/** One receiver may use a tenth of a process's slots. */
 export const deliveriesPerEndpoint = (config: WebhooksConfig): number =>
   Math.max(1, Math.floor(config['webhooks.concurrency'] / 10));

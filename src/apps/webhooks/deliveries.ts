@@ -32,7 +32,7 @@ export interface DeliveryFilter {
   readonly status?: 'SUCCEEDED' | 'FAILED';
 }
 
-/** One event on its way to one endpoint. */
+/** The delivery of one event to one endpoint. */
 export interface Delivery {
   readonly id: string;
   readonly tenantId: string;
@@ -42,7 +42,7 @@ export interface Delivery {
   readonly endpointId: string;
   /** Its job: `tallyman jobs show`. */
   readonly jobId: string;
-  /** A person asked for it. */
+  /** A user requested it. */
   readonly manual: boolean;
   readonly createdAt: Date;
   readonly succeededAt: Date | null;

@@ -25,9 +25,9 @@ export interface Endpoint {
   readonly createdAt: Date;
   /** Failures since the last success. */
   readonly failures: number;
-  /** Set while deliveries wait because it failed too often: when the next one is let through. */
+  /** Set while the breaker is open: when the next delivery may probe. */
   readonly openUntil: Date | null;
-  /** Secrets that deliveries are signed with; themselves they are never shown again. */
+  /** The secrets that sign deliveries, without their text, which is never shown again. */
   readonly secrets: readonly { readonly createdAt: string; readonly expiresAt: string | null }[];
 }
 
@@ -50,7 +50,7 @@ export interface NewEndpoint extends EndpointSettings {
   readonly tenantId?: string;
 }
 
-/** Eight attempts over a good day: for receivers that may be away for a night. */
+/** Eight attempts over about a day: for receivers that may be down for a night. */
 export const longRetryDelays: readonly number[] = [5, 300, 1800, 7200, 18_000, 36_000, 36_000];
 
 const columns = `e.id, e.tenant_id as "tenantId", e.url, e.description, e.event_types as "eventTypes", e.ordered,
@@ -61,7 +61,7 @@ const columns = `e.id, e.tenant_id as "tenantId", e.url, e.description, e.event_
      from tallyman_webhooks.endpoint_secrets s
     where s.endpoint_id = e.id and (s.expires_at is null or s.expires_at > now())) as secrets`;
 
-/** Who wants to be told. */
+/** The endpoints that subscribe to events. */
 export class Endpoints {
   readonly #store: Store;
   readonly #policy: AddressPolicy;
@@ -71,7 +71,7 @@ export class Endpoints {
     this.#policy = policy;
   }
 
-  /** Answers the endpoint and its secret, which is not shown again. */
+  /** Returns the endpoint and its secret, which is not shown again. */
   async add(given: NewEndpoint, box: SecretBox): Promise<{ endpoint: Endpoint; secret: string }> {
     const { tenantId = 'default' } = given;
     requireText(tenantId, 'tenantId', 128);
@@ -114,7 +114,7 @@ export class Endpoints {
     return pageOf(rows, limit);
   }
 
-  /** What is not given stays. Deliveries that are under way keep the attempts they were given. */
+  /** Fields that are not given stay. Running deliveries keep their number of attempts. */
   async update(id: string, changes: Partial<EndpointSettings>): Promise<Endpoint> {
     const before = await this.#mustGet(id);
     const values = this.#checked({ ...before, ...changes });
@@ -128,7 +128,7 @@ export class Endpoints {
     return this.#mustGet(id);
   }
 
-  /** With its secrets and everything known about its deliveries. What is still under way ends as FAILED. */
+  /** Removes its secrets and delivery history, too. Running deliveries end as FAILED. */
   async remove(id: string): Promise<void> {
     requireId(id);
     const { rowCount } = await this.#store.query('delete from tallyman_webhooks.endpoints where id = $1', [
@@ -137,7 +137,7 @@ export class Endpoints {
     if (rowCount === 0) throw noEndpoint(id);
   }
 
-  /** Gets no new events; what is under way ends as FAILED. */
+  /** It gets no new events; running deliveries end as FAILED. */
   async disable(id: string, reason = 'by a person'): Promise<Endpoint> {
     requireText(reason, 'reason', 500);
     await this.#mustGet(id);
@@ -149,7 +149,7 @@ export class Endpoints {
     return this.#mustGet(id);
   }
 
-  /** Also closes its breaker. What was missed meanwhile is sent by `redeliverRange`. */
+  /** Also closes its breaker. Send missed events with `redeliverRange`. */
   async enable(id: string): Promise<Endpoint> {
     await this.#mustGet(id);
     await this.#store.query(

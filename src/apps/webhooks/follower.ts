@@ -1,7 +1,7 @@
 import type { Database } from '../../engine/database/database.ts';
 import { EventFollower } from '../../events/follower.ts';
 
-/** Turns events into deliveries: run it beside a worker with `webhookKinds`. One in the fleet is at it at a time. */
+/** Turns events into deliveries: run it beside a worker with `webhookKinds`. One process in the fleet works at a time. */
 export const webhookFollower = (
   database: Database,
   options: { readonly pollMs?: number } = {},

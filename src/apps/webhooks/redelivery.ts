@@ -13,15 +13,15 @@ export interface RedeliveryRange {
   readonly from: Date;
   /** Default: now. */
   readonly to?: Date;
-  /** Leaves out what has been delivered, or is on its way. Default true. */
+  /** Skips events that were delivered or are being delivered. Default true. */
   readonly onlyFailed?: boolean;
   readonly onProgress?: (done: number, total: number) => void;
 }
 
 /** Events sent again in one transaction, so that a long range holds no lock for long. */
-const bite = 200;
+const batchSize = 200;
 
-/** A `webhook.ping` to this endpoint alone, whatever it subscribes to, the way that every delivery goes. */
+/** Sends a `webhook.ping` to this endpoint only, whatever it subscribes to, as a normal delivery. */
 export async function ping(
   store: Store,
   endpointId: string,
@@ -41,7 +41,7 @@ export async function ping(
   });
 }
 
-/** The same event to the same endpoint once more: a new delivery id, the same event id. */
+/** Sends the same event to the same endpoint again: a new delivery id, the same event id. */
 export async function redeliver(
   store: Store,
   deliveryId: string,
@@ -56,7 +56,7 @@ export async function redeliver(
   });
 }
 
-/** Every event of a time range that the endpoint subscribes to or was sent, oldest first. Answers how many. */
+/** Every event of a time range that the endpoint subscribes to or was sent, oldest first. Returns how many. */
 export async function redeliverRange(store: Store, range: RedeliveryRange): Promise<number> {
   const { endpointId, from, to = new Date(), onlyFailed = true, onProgress } = range;
   requireId(endpointId);
@@ -80,8 +80,8 @@ export async function redeliverRange(store: Store, range: RedeliveryRange): Prom
     [endpointId, from, to, onlyFailed],
   );
   let done = 0;
-  for (let i = 0; i < rows.length; i += bite) {
-    const events = rows.slice(i, i + bite).map(({ id }) => id);
+  for (let i = 0; i < rows.length; i += batchSize) {
+    const events = rows.slice(i, i + batchSize).map(({ id }) => id);
     done += (await store.transaction((tx) => deliver(tx, endpointId, events))).length;
     onProgress?.(done, rows.length);
   }
@@ -97,7 +97,7 @@ async function deliver(on: Queryable, endpointId: string, events: readonly strin
   return rows[0]?.ids ?? [];
 }
 
-/** Answers its tenant. */
+/** Returns its tenant. */
 async function requireEnabled(on: Queryable, endpointId: string): Promise<string> {
   const { rows } = await on.query<{ tenantId: string; disabled: boolean }>(
     'select tenant_id as "tenantId", disabled_at is not null as disabled from tallyman_webhooks.endpoints where id = $1',

@@ -5,7 +5,7 @@ import { newSecret } from './delivery/sign.ts';
 import { noEndpoint } from './not-found.ts';
 import type { Store } from './store.ts';
 
-/** A sealed secret opens for the endpoint it was made for, and for no other. */
+/** A secret sealed for one endpoint opens for no other. */
 export const secretContext = (endpointId: string): string => `webhook-endpoint:${endpointId}`;
 
 export interface RotateOptions {
@@ -13,7 +13,7 @@ export interface RotateOptions {
   readonly keepOldForMs?: number;
 }
 
-/** Makes a secret and keeps it sealed. The answer is the only time that it is seen. */
+/** Creates a secret and stores it sealed. The return value is the only time that it is visible. */
 export async function addSecret(
   on: Queryable,
   box: SecretBox,
@@ -27,7 +27,7 @@ export async function addSecret(
   return secret;
 }
 
-/** A new secret; those before it stay valid for a time, so that the receiver can be changed without losing a delivery. */
+/** Adds a new secret; earlier ones stay valid for a time, so that you can change the receiver without losing a delivery. */
 export async function rotateSecret(
   store: Store,
   box: SecretBox,
@@ -36,7 +36,7 @@ export async function rotateSecret(
 ): Promise<string> {
   requireWhole(keepOldForMs, 'keepOldForMs', 0, 365 * 24 * 3_600_000);
   return store.transaction(async (tx) => {
-    // The lock makes two rotations take turns: each finds the other's secret to let go of.
+    // The lock makes two rotations run one after the other: the second one expires the first one's secret.
     const { rows } = await tx.query<{ tenantId: string }>(
       'select tenant_id as "tenantId" from tallyman_webhooks.endpoints where id = $1 for update',
       [id],

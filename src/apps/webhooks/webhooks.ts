@@ -16,14 +16,14 @@ import { type RotateOptions, rotateSecret } from './secrets.ts';
 import type { Store } from './store.ts';
 
 export interface WebhooksOptions {
-  /** What secrets are sealed with. Without it no endpoint can be added and no secret rotated. */
+  /** Seals the secrets. Without it no endpoint can be added and no secret rotated. */
   readonly box?: SecretBox;
-  /** Checked when an endpoint is set up, beside at every connect. */
+  /** Checked when an endpoint is created, and at every connect. */
   readonly policy?: AddressPolicyOptions;
 }
 
 /**
- * Who is told of events, and how that went. `Events` writes them, `webhookFollower` turns them into deliveries, and a
+ * Webhook endpoints and their deliveries. `Events` writes events, `webhookFollower` turns them into deliveries, and a
  * worker with `webhookKinds` delivers.
  *
  * @example
@@ -41,7 +41,7 @@ export class Webhooks {
     this.#endpoints = new Endpoints(store, new AddressPolicy(policy));
   }
 
-  /** Answers the endpoint and its secret, which is not shown again. */
+  /** Returns the endpoint and its secret, which is not shown again. */
   async add(endpoint: NewEndpoint): Promise<{ endpoint: Endpoint; secret: string }> {
     return this.#endpoints.add(endpoint, this.#requireBox());
   }
@@ -70,7 +70,7 @@ export class Webhooks {
     return this.#endpoints.enable(id);
   }
 
-  /** Answers the new secret, which is not shown again. The old one signs as well for a time. */
+  /** Returns the new secret, which is not shown again. The old one also signs for a time. */
   async rotate(id: string, options: RotateOptions = {}): Promise<string> {
     requireId(id);
     return rotateSecret(this.#store, this.#requireBox(), id, options);

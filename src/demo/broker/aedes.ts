@@ -1,15 +1,15 @@
 /**
  * A broker inside this process, for machines that have none. It speaks MQTT 3.1.1, and so does the consumer then.
  *
- * It keeps messages in memory: they outlive a killed processor, not this process. And it is given one message at a time:
- * with 15 in flight it acknowledged 3,000 messages at QoS 2 and delivered 2,711 of them (aedes 1.2.0); with its
- * persistence on disk, which is no better, it delivered them out of order as well.
+ * It keeps messages in memory: they survive a killed processor, but not this process. It gets one message at a time: with 15
+ * in flight it acknowledged 3,000 messages at QoS 2 and delivered 2,711 of them (aedes 1.2.0). With its persistence on disk
+ * it also delivered them out of order.
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { Broker } from '../broker.ts';
 
-/** As much of the package as is used; it need not be there. */
+/** The part of the package that we use; the package is optional. */
 interface AedesModule {
   readonly Aedes: {
     createBroker(): Promise<{
@@ -19,7 +19,7 @@ interface AedesModule {
   };
 }
 
-/** Undefined where the package is not installed. */
+/** Undefined if the package is not installed. */
 export async function startAedes(): Promise<Broker | undefined> {
   const module = await installed<AedesModule>('aedes');
   if (module === undefined) return undefined;

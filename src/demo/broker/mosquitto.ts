@@ -1,6 +1,5 @@
 /**
- * A private Mosquitto, set up so that it loses nothing as long as the machine stands; see docs/mqtt.md for what each
- * setting is about.
+ * A private Mosquitto, configured so that it loses nothing while the machine runs; docs/mqtt.md explains each setting.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,7 +12,7 @@ import { TallymanError } from '../../engine/errors.ts';
 import { within } from '../../engine/resilience/deadline.ts';
 import type { Broker } from '../broker.ts';
 
-/** Debian and Homebrew put it where the PATH of a person does not lead. */
+/** Debian and Homebrew install it outside of a user's PATH. */
 const besidePath = ['/usr/sbin', '/usr/local/sbin', '/opt/homebrew/sbin'];
 const startLimitMs = 10_000;
 const stopLimitMs = 5000;
@@ -36,7 +35,7 @@ export async function startMosquitto(program: string, at: string): Promise<Broke
   const child = spawn(program, ['-c', settingsFile], {
     cwd: folder,
     stdio: ['ignore', 'pipe', 'pipe'],
-    // A Ctrl-C is for us: the broker goes last.
+    // Ctrl-C is for us: the broker stops last.
     detached: true,
   });
   let output = '';
@@ -48,7 +47,7 @@ export async function startMosquitto(program: string, at: string): Promise<Broke
     child.once('error', (error) => end(error.message));
     child.once('exit', () => end(output.trim() || 'it ended at once'));
   });
-  // Whatever ends this process, short of a SIGKILL, ends the broker with it.
+  // Whenever this process ends, except by SIGKILL, it ends the broker, too.
   const onExit = (): void => void child.kill('SIGKILL');
   process.once('exit', onExit);
   const ready = await Promise.race([answers(port), failed]);
@@ -72,25 +71,25 @@ const settings = (folder: string, port: number): string[] => [
   'per_listener_settings false',
   'persistence true',
   `persistence_location ${join(folder, 'data')}/`,
-  // Every second, and not after every change, as it has to be where the broker itself may be killed: it writes all that it
-  // holds each time, and with some hundred messages waiting it would answer nobody for seconds.
+  // Every second. Saving after every change is needed only if the broker itself may be killed: each save writes all
+  // messages, and with some hundred waiting it would answer no client for seconds.
   'autosave_on_changes false',
   'autosave_interval 1',
   'max_queued_messages 0',
   'set_tcp_nodelay true',
-  // Started as root it would become a user who may not enter the folder.
+  // Started as root, Mosquitto would switch to a user that cannot read the folder.
   ...(process.getuid?.() === 0 ? ['user root'] : []),
   'allow_anonymous true',
   `listener ${port} 127.0.0.1`,
 ];
 
-/** A demo that was killed leaves its broker running, with the data that the next one needs. */
+/** A killed demo leaves its broker running, with the data that the next demo needs. */
 async function endLeftover(pidFile: string, settingsFile: string): Promise<void> {
   const pid = Number(await readFile(pidFile, 'utf8').catch(() => ''));
   if (!(pid > 1)) return;
   for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
     const deadline = Date.now() + stopLimitMs;
-    // The number may be another process's by now: only one that was started with our file is ours.
+    // The process id may belong to another process by now: only one that was started with our file is ours.
     if (commandOf(pid).includes(settingsFile)) process.kill(pid, signal);
     while (commandOf(pid).includes(settingsFile) && Date.now() < deadline) await sleep(50);
   }

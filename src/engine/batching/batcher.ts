@@ -15,8 +15,8 @@ export class Batcher<Item, Answer> {
 
   constructor(options: {
     /**
-     * Answers for each item, in the order given; an Error is that caller's alone, a rejection every caller's. A promise
-     * is for an item that the batch could not take along: its caller waits on, the batch does not.
+     * Returns a result for each item, in the order given; an Error goes to that caller only, a rejection to every caller. A
+     * promise is for an item that the batch could not handle: its caller keeps waiting, the batch does not.
      */
     readonly send: (items: Item[]) => Promise<(Answer | Error | Promise<Answer>)[]>;
     readonly maxBatch: number;

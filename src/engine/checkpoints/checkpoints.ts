@@ -36,7 +36,7 @@ const saveFirst = `
   insert into tallyman.checkpoints (source, position) values ($1, $2) on conflict (source) do nothing
   returning version`;
 
-/** Waits for a writer that has the row; then its condition is judged on what that one left. */
+/** Waits for a writer that holds the row, then checks the condition against the version it left. */
 const saveOnTop = `
   update tallyman.checkpoints set position = $2, version = version + 1, updated_at = now()
    where source = $1 and version = $3
@@ -71,7 +71,7 @@ export class Checkpoints {
     return { position: JSON.parse(row.position), version: Number(row.version), updatedAt: row.updated_at };
   }
 
-  /** Answers the new version. When it throws, the transaction must not be committed: its effects are another's. */
+  /** Returns the new version. If it throws, do not commit the transaction: another writer has done its work. */
   async save(tx: Queryable, source: string, position: unknown, options: SaveOptions = {}): Promise<number> {
     requireText(source, 'source', 256);
     const text = JSON.stringify(position);

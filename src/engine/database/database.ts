@@ -123,7 +123,7 @@ export class Database implements Queryable {
     this.pool.on('error', (error) => {
       // The watchdog has said why it closed connections.
       if (this.#closing || error instanceof ConnectionTimeoutError) return;
-      // The server ends sessions that were idle for long (57P05) where it is told to; it is none the worse for it.
+      // A server may be configured to end idle sessions (57P05); that is no outage.
       if (codeOf(error) !== '57P05') this.#outages.remember(error);
       this.logger.warn(
         { error: error.message },

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 
-/** Between two tries to open it. */
+/** Wait between two attempts to open it. */
 const retryMs = 1000;
 
 /**
@@ -26,7 +26,7 @@ export class HotConnection {
     return this.#client !== undefined && !this.#isTaken && !this.#isClosed;
   }
 
-  /** Undefined: it is taken or lost. Otherwise the caller gives it back. */
+  /** Undefined: it is in use or lost. Otherwise the caller must give it back. */
   take(): pg.Client | undefined {
     if (this.#isTaken || this.#isClosed) return undefined;
     if (!this.#client) {
@@ -72,7 +72,7 @@ export class HotConnection {
         client.once('error', forget);
         client.once('end', forget);
       })
-      // The pool reports what is wrong to those who use it.
+      // Users of the pool get the error there.
       .catch(() => {})
       .finally(() => {
         this.#opening = undefined;

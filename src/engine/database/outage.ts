@@ -5,7 +5,7 @@ import type { BackoffLimits } from '../resilience/backoff.ts';
 const lostConnection =
   /Connection terminated|Client has encountered a connection error|Client was closed|timeout expired/;
 
-/** Between attempts of a statement that has to succeed: quick at first, since most outages are a failover. */
+/** Waits between attempts of a statement that must succeed: short at first, because most outages are a fail-over. */
 export const statementRetry: BackoffLimits = { minMs: 20, maxMs: 2_000 };
 
 /** An answer did not come in time, so the connection is given up. The outcome of its statement is unknown. */
@@ -45,7 +45,7 @@ export function isPassing(error: unknown): boolean {
   return isOutage(error) || /^(40|53|55|57|58)/.test(codeOf(error));
 }
 
-/** An outage explains connection errors from elsewhere, such as a pool of the handler's own, for so long. */
+/** How long an outage explains connection errors from elsewhere, such as a handler's own pool. */
 const outageLastsMs = 10_000;
 
 /** The outages of one database, so that they can be told from those of anything else a handler talks to. */
@@ -71,7 +71,7 @@ export class Outages {
       if (this.isRecent) return true;
       return causesOf(error).some((each) => this.#errors.has(each as object));
     } catch {
-      // A handler may throw something that refuses to be looked at.
+      // A handler may throw a value that cannot be inspected.
       return false;
     }
   }

@@ -30,7 +30,7 @@ export class Pipeline {
   }
 
   /**
-   * All of them in one commit, or none. Answers the result of each; the error of the first that failed. `opening` is
+   * All of them in one commit, or none. Returns the result of each; the error of the first that failed. `opening` is
    * SQL without parameters that goes out with `begin`.
    */
   async transaction(statements: readonly Statement[], opening?: string): Promise<pg.QueryResult[]> {

@@ -33,7 +33,7 @@ export class TenantScope implements Queryable, Transactor {
     return this.#tx.query<Row>({ text, values, ...(name !== undefined && { name }) });
   }
 
-  /** It is one already. */
+  /** It already is one. */
   transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T> {
     return work(this);
   }
@@ -72,8 +72,8 @@ export function asTenant<T>(
 }
 
 /**
- * `work` under one tenant, inside a transaction that also does what no tenant may, such as moving a checkpoint.
- * If `work` throws, the transaction has to end.
+ * Runs `work` under one tenant, inside a transaction that also does what no tenant may, such as moving a checkpoint.
+ * If `work` throws, the transaction must end.
  */
 export async function withinTenant<T>(tx: Queryable, tenantId: string, work: () => Promise<T>): Promise<T> {
   await tx.query(enterTenant(tenantId));
@@ -85,7 +85,7 @@ export async function withinTenant<T>(tx: Queryable, tenantId: string, work: () 
 const mostNames = 1000;
 const names = new Map<string, string>();
 
-/** Texts that are always the same are prepared; a program that makes a new one each time must not fill the server. */
+/** Prepares texts that are always the same; a program that builds a new text each time must not fill the server. */
 function statementName(text: string): string | undefined {
   const known = names.get(text);
   if (known !== undefined || names.size >= mostNames) return known;
@@ -106,7 +106,7 @@ const isPrepared = `
 /** An advisory lock: two processes that grant the same at once make PostgreSQL fail one of them. */
 const grantLock = 0x42425530010n;
 
-/** Makes the role that tenants act under where it is missing, or says who has to. */
+/** Creates the role for tenants if it is missing, or throws with instructions for an administrator. */
 export async function prepareTenants(database: Database): Promise<void> {
   const { rows } = await database.query<{ isPrepared: boolean }>(isPrepared);
   if (rows[0]?.isPrepared) return;

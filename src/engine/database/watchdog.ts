@@ -5,7 +5,7 @@ import { HotQuery } from './hot-query.ts';
 import { ConnectionTimeoutError } from './outage.ts';
 
 export interface WatchdogOptions {
-  /** A statement of the hot paths, and those that open a connection or a transaction, may be without progress for so long. */
+  /** How long a statement of the hot paths, or one that opens a connection or a transaction, may make no progress. */
   readonly statementMs: number;
   readonly logger: Logger;
 }
@@ -13,7 +13,7 @@ export interface WatchdogOptions {
 export interface WatchOptions {
   /** It can be closed while it is idle: the next user opens another. */
   readonly isDisposable: boolean;
-  /** Only listens. It asks for nothing, so it is asked now and then whether it is still there. */
+  /** Only listens. It sends nothing by itself, so it is probed now and then. */
   readonly isListener?: boolean;
 }
 
@@ -40,7 +40,7 @@ interface Watched {
   bytesToWrite: number;
 }
 
-/** A connection that was asked to close may take so long. */
+/** How long a connection may take to close. */
 const goodbyeMs = 5_000;
 
 /**
@@ -56,7 +56,7 @@ const goodbyeMs = 5_000;
 export class Watchdog {
   readonly #options: WatchdogOptions;
   readonly #tickMs: number;
-  /** A connection that only listens is asked for a sign of life after so long without one. */
+  /** A connection that only listens is probed after this long without a sign of life. */
   readonly #silentListenerMs: number;
   readonly #watched = new Map<pg.ClientBase, Watched>();
   #timer: NodeJS.Timeout | undefined;

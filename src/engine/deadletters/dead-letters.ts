@@ -7,7 +7,7 @@ import { requireId } from '../validate.ts';
 /** Work that used up its attempts, whatever part of the system it came from. */
 export interface DeadLetter {
   readonly id: string;
-  /** `job`, or the part that buried it. */
+  /** `job`, or the component that made it a dead letter. */
   readonly source: string;
   readonly queue: string;
   readonly kind: string;
@@ -85,7 +85,7 @@ export class DeadLetters {
     return pageOf(rows, limit);
   }
 
-  /** Sends one round again, with its attempts at zero, under the id it had. */
+  /** Redrives one: it runs again with its attempts at zero, under the same id. */
   async redrive(id: string, options: RedriveOptions = {}): Promise<void> {
     requireId(id);
     const { rows } = await this.#database.query<{ done: boolean }>(
@@ -96,7 +96,7 @@ export class DeadLetters {
       throw new TallymanError('NOT_FOUND', `there is no dead letter ${id} that can be redriven`);
   }
 
-  /** Sends everything round again that the filter matches, oldest first; answers how many. */
+  /** Redrives everything that the filter matches, oldest first; returns how many. */
   async redriveAll(filter: DeadLetterFilter, options: RedriveOptions & BulkOptions = {}): Promise<number> {
     return this.#eachBite(
       filter,
@@ -105,7 +105,7 @@ export class DeadLetters {
     );
   }
 
-  /** Throws away for good. Answers how many there were. */
+  /** Deletes dead letters for good. Returns how many there were. */
   async discard(ids: readonly string[]): Promise<number> {
     for (const id of ids) requireId(id);
     const { rows } = await this.#database.query<{ n: number }>('select tallyman.discard($1) as n', [ids]);

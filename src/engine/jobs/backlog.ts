@@ -1,19 +1,19 @@
 import type { Database, Queryable } from '../database/database.ts';
 
 /*
- * How much lies in the queues, at a price that is bounded but for what workers hold, which is looked up one by one.
+ * Counts the backlog of queues at a bounded cost, except for claimed jobs, which are looked up one by one.
  *
  * Counting a million jobs takes a second and reads the whole table. So every count stops at `countLimit`: up to there
- * it is exact, read off the index that serves the workers. Where a count was cut short, it is estimated from a random
- * sample of the table's pages, `samplePages` at the most; the larger of the two numbers is told. A sample alone would
- * not do: after a large backlog the table is mostly empty pages, and the few jobs left would be missed or multiplied.
- * Ready jobs are counted for each queue, so a small queue beside a large one is exact. Waiting jobs lie in one index for
- * all queues: where there are too many altogether, each queue's number is an estimate.
+ * it is exact, from the index that the workers use. A count that was cut short is estimated from a random sample of the
+ * table's pages, at most `samplePages`; the larger of the two numbers is reported. A sample alone is not enough: after a
+ * large backlog the table is mostly empty pages, and the few jobs left would be missed or multiplied.
+ * Ready jobs are counted per queue, so a small queue beside a large one is exact. Waiting jobs of all queues are in one
+ * index: if there are too many in total, each queue's number is an estimate.
  *
  * A job is
  *   running   if a claim lists it, or its lane and it is the head. (The jobs a worker has prefetched are among them.)
- *   ready     if a worker could have it now, or would come to it next in its lane
- *   waiting   if it is not due, or lies in a lane that is blocked or whose head is not due
+ *   ready     if a worker could claim it now, or would run it next in its lane
+ *   waiting   if it is not due, or is in a lane that is blocked or whose head is not due
  */
 
 export interface BacklogOptions {
@@ -48,7 +48,7 @@ export interface Backlog {
 export function lookAtBacklog(database: Database, options: BacklogOptions): Promise<Backlog> {
   return database.transaction(async (tx) => {
     await tx.query('set transaction isolation level repeatable read, read only');
-    // As in claim: the table is empty at one ANALYZE and full at the next, and only the indexes are right for both.
+    // As in claim: the table may be empty at one ANALYZE and full at the next; only the indexes are right for both.
     await tx.query(
       `select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
               set_config('jit', 'off', true), set_config('statement_timeout', $1, true)`,
@@ -97,9 +97,9 @@ export function lookAtBacklog(database: Database, options: BacklogOptions): Prom
 }
 
 /**
- * Relies on jobs_ready and claims_of_stream. Below a stream's floor everything is held or gone, so the count starts
- * there, past the remains of what was done. The oldest is the first in line, since positions are drawn when jobs become
- * ready: that is the first from the cursor on, or one below that was committed late.
+ * Relies on jobs_ready and claims_of_stream. Below a stream's floor every job is claimed or gone, so the count starts
+ * there and skips the remains of finished jobs. The oldest job is the first in line, because positions are drawn when jobs
+ * become ready: the first from the cursor on, or one below it that committed late.
  */
 async function freeJobs(tx: Queryable, limit: number) {
   const { rows } = await tx.query<{ queue: string; ready: number; running: number; oldest: number }>(
@@ -142,7 +142,7 @@ async function freeJobs(tx: Queryable, limit: number) {
   return rows;
 }
 
-/** Relies on lanes_ready, claims_of_stream and jobs_in_lane. Of a held lane the head is running and what is behind it comes next. */
+/** Relies on lanes_ready, claims_of_stream and jobs_in_lane. The head of a claimed lane is running; the jobs behind it are ready. */
 async function jobsInReadyLanes(tx: Queryable, limit: number) {
   const { rows } = await tx.query<{ queue: string; ready: number; running: number; oldest: number }>(
     `with held as materialized (
@@ -194,7 +194,7 @@ async function waitingJobs(tx: Queryable, limit: number) {
   return rows;
 }
 
-/** Relies on lanes_blocked. Not estimated beyond the limit: who has ten thousand blocked lanes knows enough. */
+/** Relies on lanes_blocked. Not estimated above the limit: ten thousand blocked lanes are enough of an alarm. */
 async function blockedLanes(tx: Queryable, limit: number) {
   const { rows } = await tx.query<{ queue: string; lanes: number }>(
     `select found.queue, count(*)::integer as lanes
@@ -205,7 +205,7 @@ async function blockedLanes(tx: Queryable, limit: number) {
   return rows;
 }
 
-/** What the sampled pages hold, multiplied. What is running is counted as ready here: a sample cannot tell. */
+/** Extrapolates from the sampled pages. Running jobs count as ready here: a sample cannot tell them apart. */
 async function sampledJobs(tx: Queryable, pages: number) {
   const share = await shareOf(tx, 'tallyman.jobs', pages);
   const { rows } = await tx.query<{ queue: string; ready: number; waiting: number }>(
@@ -246,7 +246,7 @@ async function deadLetters(
   return [...largest.values()];
 }
 
-/** The part of a table that so many of its pages are. */
+/** The fraction of a table that this many of its pages are. */
 async function shareOf(tx: Queryable, table: string, pages: number): Promise<number> {
   const { rows } = await tx.query<{ share: number }>(
     `select least(1, $2 / greatest(1, pg_relation_size($1::regclass) / 8192.0))::double precision as share`,

@@ -4,7 +4,7 @@ import { Claim, type ClaimAnswer, ClaimedJob, claimedAtOnce, idsOf } from './cla
 import { alikeValues, type NewJob } from './new-job.ts';
 
 /*
- * An idle worker need not be told of new work and then ask for it: it claims in the commit that brings it.
+ * An idle worker claims new jobs in the commit that enqueues them: no notification and no separate claim are needed.
  * docs/decisions/0010-claimed-as-they-come.md
  */
 
@@ -17,7 +17,7 @@ export interface Claimant {
   readonly answer: (answer: ClaimAnswer | 'refused' | 'unknown') => void;
 }
 
-/** Asks a worker of this process before so many jobs of a kind are committed. Undefined: not now, or not them. */
+/** Offers jobs of a kind to a worker of this process before they are committed. Undefined: it does not take them now. */
 export type FindClaimant = (queue: string, kind: string, jobs: number) => Claimant | undefined;
 
 const enqueueClaimed = {
@@ -26,8 +26,8 @@ const enqueueClaimed = {
 };
 
 /**
- * Puts jobs that differ in nothing but their payload into the database and claims them, in one commit. Answers their ids;
- * undefined: it could not be done so, and nothing was written. Throws where it is not known what happened.
+ * Inserts jobs that differ only in their payload and claims them, in one commit. Returns their ids; undefined: it was not
+ * possible, and nothing was written. Throws if the outcome is unknown.
  */
 export async function enqueueAndClaim(
   database: Database,
@@ -61,7 +61,7 @@ export async function enqueueAndClaim(
   return ids;
 }
 
-/** The job as a claim would have handed it over. */
+/** The job as a claim would have returned it. */
 function claimedAs(claim: Claim, id: string, { row }: NewJob, created: number): ClaimedJob {
   return new ClaimedJob(claim, undefined, id, row.k, JSON.parse(row.p), created, {
     ...(row.t !== 'default' && { tenant: row.t }),

@@ -10,7 +10,7 @@ import { runWithoutJobContext } from './running.ts';
 import type { Settler } from './settle.ts';
 import type { DecidedOptions } from './worker-options.ts';
 
-/** What the loop must know of the runner to decide. */
+/** What the loop needs from the runner. */
 export interface ClaimLoopRunner extends Pick<Runner, 'held' | 'quiet' | 'pump'> {
   readonly leases: Pick<Leases, 'heldOf' | 'takeSuspicion'>;
   readonly settler: Pick<Settler, 'flushed' | 'takeDrops'>;
@@ -23,17 +23,17 @@ export interface ClaimLoopParts {
   readonly runner: ClaimLoopRunner;
   readonly prefetch: Prefetch;
   readonly handBack: Pick<HandBack, 'unknown' | 'unknownClaims'>;
-  /** Puts what was claimed into line. */
+  /** Queues the claimed items. */
   readonly receive: (answer: ClaimAnswer, durationMs: number | undefined) => Promise<void>;
   /** A lease has expired. */
   readonly recover: () => Promise<void>;
   readonly onTrouble: (error: unknown, what: string) => void;
 }
 
-/** Claim again when so much of what may be held is left: the next claim is under way while this part is run. */
+/** Claim again when the held jobs fall to this share of the prefetch target: the next claim runs while they run. */
 const refillAt = 0.75;
 
-/** Between two looks below the cursor, at least; more when a look is costly (see claim in functions/claim.sql). */
+/** The shortest time between two looks below the cursor; longer when a look is costly (see claim in functions/claim.sql). */
 const lateGapMs = 20;
 
 /** After a lost answer every poll looks for unknown claims for this long: the statement may still run on the server. */
@@ -60,13 +60,13 @@ export class ClaimLoop {
   #underWay: Promise<void> = Promise.resolve();
   #isHinted = false;
   #mayHaveMore = true;
-  /** The limit of a queue kept something back: there is room for it when something else is confirmed. */
+  /** A queue's limit held something back: there is room for it when another item is confirmed. */
   #isLimited = false;
   #lateAfter = 0;
   /** No offers before this: the last one was refused, and would be again. */
   #offerAfter = 0;
   #searchUnknownUntil = 0;
-  /** Jobs that came with an item lately: 1, or more where there are lanes. */
+  /** Recent average of jobs per item: 1, or more with lanes. */
   #jobsPerItem = 1;
   /** Resolves when a claim has found less than it asked for, and what is done is confirmed. */
   readonly #caughtUp = Promise.withResolvers<void>();
@@ -92,7 +92,7 @@ export class ClaimLoop {
     this.#claimSoon();
   }
 
-  /** The last claim did not get to the end of what waits. */
+  /** The last claim did not reach the end of the backlog. */
   get mayHaveMore(): boolean {
     return this.#mayHaveMore;
   }
@@ -125,7 +125,7 @@ export class ClaimLoop {
     return this.#state === 'stopped';
   }
 
-  /** Asked before jobs are committed: a worker with nothing to do claims them in that commit. */
+  /** Called before jobs are committed: an idle worker claims them in that commit. */
   offer(queue: string, kind: string, jobs: number): Claimant | undefined {
     const { options, runner, prefetch, worker } = this.#parts;
     if (this.#state !== 'idle' || !runner.quiet || this.#isolation.isActive) return undefined;
@@ -208,7 +208,7 @@ export class ClaimLoop {
     if (answer.items.length > 0) await receive(answer, tookMs);
     this.#jobsPerItem = smoothed(this.#jobsPerItem, answer);
     this.#isLimited = answer.limited || this.#roomOfQueues().some((room) => room <= 0);
-    // The next claim goes out first: the database is at it while these are run.
+    // Send the next claim first: the database works on it while these jobs run.
     if (this.#mayClaimOn) setImmediate(() => runner.pump());
     else runner.pump();
     if (answer.expired) await recover();

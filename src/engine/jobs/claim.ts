@@ -13,9 +13,9 @@ export class Claim {
   /** One item of a crashed batch; see `CrashIsolation`. */
   readonly isolated: Isolation | undefined;
   readonly takenAt = Date.now();
-  /** Free jobs that are not settled, plus lanes that are not let go. At zero the claim can be dropped. */
+  /** Free jobs that are not settled, plus lanes that are not released. At zero the claim can be deleted. */
   left = 0;
-  /** Set when a write found the token gone: whatever its jobs still do is discarded. */
+  /** Set when a write found the token gone: the results of its jobs are discarded. */
   lost = false;
   /** Those that are not done; for a lane that goes on, done ones leave when it fetches more. */
   jobs: ClaimedJob[] = [];
@@ -55,7 +55,7 @@ export class ClaimedJob {
   readonly lane: LaneRun | undefined;
   readonly pos: string;
   readonly kind: string;
-  /** Undefined: too large to be held while the job waits its turn. Fetched when it starts. */
+  /** Undefined: too large to be kept in memory while the job waits. Fetched when it starts. */
   readonly payload: unknown;
   /** Seconds since 1970. */
   readonly createdAt: number;

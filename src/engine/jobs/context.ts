@@ -5,7 +5,7 @@ import type { Enqueued } from './enqueue.ts';
 import type { Kind, Priority } from './kind.ts';
 import type { EnqueueOptions } from './new-job.ts';
 
-/** What a handler is given beside its payload. */
+/** What a handler gets besides its payload. */
 export interface JobContext {
   readonly id: string;
   readonly kind: string;
@@ -51,7 +51,7 @@ export interface JobContext {
   ): Promise<Enqueued>;
 }
 
-/** What a context needs of its worker. */
+/** What a context needs from its worker. */
 export interface ContextHost {
   tenant(job: ClaimedJob): TenantDatabase;
   commit<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>): Promise<T>;
@@ -67,7 +67,7 @@ export interface ContextHost {
   ): Promise<Enqueued>;
 }
 
-/** Reads everything off the claimed job when asked: a handler that needs none of it pays for none of it. */
+/** Reads fields from the claimed job on demand, so that a handler pays only for what it uses. */
 export class RunningContext implements JobContext {
   readonly #job: ClaimedJob;
   readonly #host: ContextHost;

@@ -41,7 +41,7 @@ const enqueueFull = {
 /** A lock was not granted within the limit. */
 const lockTimeout = '55P03';
 
-/** Puts jobs into the database: alone by group commit, in bulk, or inside the caller's transaction. */
+/** Writes jobs to the database: one by group commit, many in bulk, or inside the caller's transaction. */
 export class Enqueuer {
   readonly #database: Database;
   readonly #notifier: Notifier;
@@ -58,7 +58,7 @@ export class Enqueuer {
     this.#batcher = new Batcher({ send: (jobs) => this.#sendBatch(jobs), maxBatch: 1000, maxInFlight: 2 });
   }
 
-  /** An idle worker need not be told of new work and then ask for it: it claims in the commit that brings it. */
+  /** Lets an idle worker of this process claim jobs in the commit that enqueues them. */
   addWorker(find: FindClaimant): () => void {
     this.#workers.add(find);
     return () => this.#workers.delete(find);
@@ -121,7 +121,7 @@ export class Enqueuer {
     return (claimant && (await this.#sendClaimed(jobs, claimant))) ?? this.#sendTogether(jobs);
   }
 
-  /** Jobs whose lane another transaction writes into wait by themselves; the others of the batch do not wait for them. */
+  /** Jobs whose lane is locked by another transaction wait separately; the rest of the batch does not wait for them. */
   async #sendTogether(jobs: NewJob[]): Promise<(Enqueued | Error | Promise<Enqueued>)[]> {
     try {
       const answers = await this.#commit(jobs, 0);
@@ -129,13 +129,13 @@ export class Enqueuer {
     } catch (error) {
       if ((error as { code?: string }).code === lockTimeout) return this.#sendHalves(jobs);
       if (!isConnectionError(error)) return this.#sendApart(jobs, error);
-      // The commit may have happened. Only a key makes it safe to ask again.
+      // The commit may have happened. Only a dedupe key makes it safe to repeat.
       if (jobs.every((job) => job.row.x !== undefined)) return this.#commitPatiently(jobs);
       throw outcomeUnknown(jobs, error);
     }
   }
 
-  /** Another open transaction has a key or a new lane. Jobs that need it wait alone, the others go on. */
+  /** Another open transaction holds a key or a new lane. Jobs that need it wait alone, the others proceed. */
   async #sendHalves(jobs: NewJob[]): Promise<(Enqueued | Error | Promise<Enqueued>)[]> {
     const [first] = jobs;
     if (jobs.length === 1 && first) return [this.#busyLanes.wait(first)];
@@ -159,7 +159,7 @@ export class Enqueuer {
     return undefined;
   }
 
-  /** Undefined: it could not be done so, and nothing was written. */
+  /** Undefined: it was not possible, and nothing was written. */
   async #sendClaimed(jobs: NewJob[], claimant: Claimant): Promise<Enqueued[] | undefined> {
     try {
       const ids = await enqueueAndClaim(this.#database, jobs, claimant);
@@ -169,7 +169,7 @@ export class Enqueuer {
     }
   }
 
-  /** The database refused a batch, and nothing of it was written: one caller's mistake must not cost the others. */
+  /** The database refused a batch, and nothing of it was written: one caller's mistake must not fail the others. */
   async #sendApart(jobs: NewJob[], refusal: unknown): Promise<(Enqueued | Error | Promise<Enqueued>)[]> {
     if (jobs.length > 1)
       return (
@@ -185,8 +185,8 @@ export class Enqueuer {
   }
 
   /**
-   * A stream is made in a transaction of its own. Made inside the caller's, it would keep everybody who enqueues
-   * to a new queue waiting until the caller commits.
+   * Creates a stream in its own transaction. Inside the caller's, everybody who enqueues to a new queue would wait until
+   * the caller commits.
    */
   async #ensureStreams(queues: string[], priorities: number[]): Promise<void> {
     const missing = queues

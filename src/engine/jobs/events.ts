@@ -1,6 +1,6 @@
 import type { ClaimedJob } from './claim.ts';
 
-/** What an observer is told about a job. */
+/** What an observer gets about a job. */
 export interface JobEvent {
   readonly id: string;
   readonly kind: string;
@@ -19,9 +19,9 @@ export interface WorkerEvents {
   retried: [JobEvent & { readonly error: string; readonly delayMs: number }];
   failed: [JobEvent & { readonly error: string }];
   dead: [JobEvent & { readonly error: string }];
-  /** The database was away while it ran: it comes back after `delayMs`, at no cost. */
+  /** The database was down while it ran: it runs again after `delayMs`, at no cost. */
   handedBack: [JobEvent & { readonly error: string; readonly delayMs: number }];
-  /** Another worker took the job over while it ran here, or was cancelled; its result was discarded. */
+  /** Another worker took the job over while it ran here, or it was cancelled; its result was discarded. */
   discarded: [JobEvent & { readonly reason: string }];
   /** `durationMs`: what the claim took; undefined where it was part of the enqueue's commit. */
   claimed: [{ readonly items: number; readonly jobs: number; readonly durationMs: number | undefined }];

@@ -15,10 +15,10 @@ export interface FailureReporterOptions {
   readonly events: EventEmitter<WorkerEvents>;
 }
 
-/** How often the same outage is logged, at most. */
+/** The same outage is logged at most this often. */
 const outageLogMs = 10_000;
 
-/** Reports failed attempts to the database until it answers, and tells people the outcome: log and events. */
+/** Reports failed attempts to the database until it answers, then publishes the outcome: log and events. */
 export class FailureReporter {
   readonly #options: FailureReporterOptions;
   readonly #free: Batcher<Failure, ReportedFailure>;
@@ -29,7 +29,7 @@ export class FailureReporter {
     this.#free = new Batcher({ send: (failures) => this.#send(failures), maxBatch: 500, maxInFlight: 2 });
   }
 
-  /** Failures of free jobs share a statement. One in a lane is let go with its lane, and waits for no other failure. */
+  /** Failures of free jobs share a statement. A failed job of a lane is reported with its lane, and waits for no other failure. */
   async report(failure: Failure): Promise<ReportedFailure> {
     const reported = failure.job.lane
       ? ((await this.#send([failure]))[0] as ReportedFailure)
@@ -106,7 +106,7 @@ export class FailureReporter {
       );
       events.emit('dead', event);
     } else if (outcome === 'MISSING') events.emit('discarded', { ...event, reason: 'cancelled' });
-    // The observers have heard of the loss when the handler did.
+    // The observers learned of the lost lease when the handler did.
     else if (!(job.controller?.signal.reason instanceof LeaseLostError))
       events.emit('discarded', { ...event, reason: 'lease lost' });
     if (isLaneBlocked)

@@ -7,7 +7,7 @@ import type { Backoff } from './kind.ts';
 
 export type FailureOutcome = 'QUEUED' | 'FAILED' | 'DEAD_LETTER' | 'LOST' | 'MISSING';
 
-/** What became of a failed attempt. */
+/** The outcome of a failed attempt. */
 export interface ReportedFailure {
   readonly outcome: FailureOutcome;
   /** Of a job in a lane: the lane was let go with it. */
@@ -16,17 +16,17 @@ export interface ReportedFailure {
   readonly isLaneBlocked: boolean;
 }
 
-/** A failed attempt as SQL takes it. */
+/** A failed attempt, as a parameter for SQL. */
 export interface Failure {
   readonly job: ClaimedJob;
   readonly error: { readonly code: string; readonly message: string; readonly stack: string | undefined };
   readonly delayMs: number;
   readonly permanent: boolean;
-  /** Attempts that it costs: none where the handler has not tried, or our own database was away. */
+  /** Attempts that it costs: 0 if the handler has not tried, or our own database was down. */
   readonly cost: 0 | 1;
   /** Ends as a dead letter, whatever attempts are left. */
   readonly dead: boolean;
-  /** Our own database was away. */
+  /** Our own database was down. */
   readonly isOutage?: boolean;
   /** Its lane goes on: jobs behind it have been run already. */
   readonly isLaneKept?: boolean;
@@ -45,7 +45,7 @@ export function toFailure(job: ClaimedJob, thrown: unknown, backoff: Backoff): F
   };
 }
 
-/** The database was away: the job comes back in a moment, and has lost nothing. */
+/** The database was down: the job runs again in a moment, and has lost no attempt. */
 export function toHandBack(job: ClaimedJob, thrown: unknown): Failure {
   const delayMs = 500 + Math.random() * 1000;
   const error = describeThrown(thrown);
@@ -65,7 +65,7 @@ const isNamed = (thrown: unknown, name: string): thrown is Error =>
 const isRetryLater = (thrown: unknown): thrown is RetryLater =>
   isNamed(thrown, 'RetryLater') && typeof (thrown as Partial<RetryLater>).delayMs === 'number';
 
-/** Looking at what was thrown may throw again: it is not ours. What refuses to be looked at is replaced. */
+/** Inspecting a thrown value may throw again. A value that cannot be inspected is replaced. */
 export function readable(thrown: unknown): unknown {
   try {
     if (!(thrown instanceof Error)) inspect(thrown, { depth: 1 });
@@ -79,7 +79,7 @@ export function readable(thrown: unknown): unknown {
 const maxMessage = 10_000;
 const maxStack = 20_000;
 
-/** Whatever was thrown (and is `readable`), as far as it can be told. */
+/** Describes whatever was thrown (and is `readable`), as far as possible. */
 export function describeThrown(thrown: unknown): Failure['error'] {
   if (!(thrown instanceof Error))
     return { code: ownCode(thrown) ?? 'ERROR', message: clean(asText(thrown), maxMessage), stack: undefined };
@@ -109,7 +109,7 @@ const failStatement = {
   text: 'select id, status, let_go, blocked from tallyman.fail($1, $2, $3)',
 };
 
-/** Reports failed attempts, fenced. Answers what became of each. */
+/** Reports failed attempts, fenced. Returns the outcome of each. */
 export async function reportFailures(
   database: Database,
   worker: string,

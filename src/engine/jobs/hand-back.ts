@@ -15,7 +15,7 @@ export class HandBack {
     this.#runner = runner;
   }
 
-  /** What was not started, or is given up. */
+  /** Jobs that were not started, or are given up. */
   async release(items: readonly ClaimedItem[]): Promise<void> {
     const ours = items.filter((item) => !item.claim.lost);
     if (ours.length === 0) return;
@@ -84,7 +84,7 @@ export class HandBack {
     return claims > 0;
   }
 
-  /** Everything that is still claimed, and the worker's presence. */
+  /** Hands back everything that is still claimed, and ends the worker's presence. */
   async leave(): Promise<void> {
     await this.#database.query('select tallyman.leave($1)', [this.#worker]).catch((error) => {
       this.#database.logger.warn(

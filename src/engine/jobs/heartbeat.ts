@@ -18,7 +18,7 @@ export interface HeartbeatOptions {
   readonly isPresent: boolean;
 }
 
-/** What the thread says after each round. */
+/** The thread's report after each round. */
 export type HeartbeatMessage =
   | { readonly kind: 'ready' }
   | { readonly kind: 'renewed'; readonly startedAt: number; readonly tokens: readonly string[] }
@@ -26,12 +26,12 @@ export type HeartbeatMessage =
   | { readonly kind: 'gave-up'; readonly blockedMs: number };
 
 const tickEveryMs = 500;
-/** It tries several times a second; the log hears of an outage this often. */
+/** It tries several times a second; an outage is logged this often. */
 const tellEveryMs = 10_000;
 
-/** As text: to have a thread look for a file and load it as a module is a fifth of what it costs to start one. */
+/** As text: looking up and loading a module file is a fifth of the cost of starting a thread. */
 const script = readFileSync(new URL('./heartbeat-thread.cjs', import.meta.url), 'utf8');
-/** A script has no place of its own to look for packages from. */
+/** A script from text has no path of its own for resolving packages. */
 const driver = createRequire(import.meta.url).resolve('pg');
 
 /**

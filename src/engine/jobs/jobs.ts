@@ -73,7 +73,7 @@ const finished = `select status, ${columns}, finished_at as "finishedAt"
 const dead = `select 'DEAD_LETTER' as status, ${columns.replace('scheduled_at as', 'created_at as')},
   last_failed_at as "finishedAt" from tallyman.dead_letters where source = 'job'`;
 
-/** Looks at jobs, wherever they are in their life, and does to them what a person may. */
+/** Reads jobs in any state, and cancels or retries them. */
 export class Jobs {
   readonly #database: Queryable;
   readonly #keepMs: number;

@@ -24,7 +24,7 @@ export type KindScope = 'tenant' | 'all';
 export interface KindDefinition<Payload> {
   /** Names the handler; written into every job. */
   readonly name: string;
-  /** Checked at enqueue and again before the handler. Anything that speaks Standard Schema, such as Zod. */
+  /** Checked at enqueue and again before the handler. Any Standard Schema library, such as Zod. */
   readonly schema?: StandardSchema<Payload>;
   /** Default `default`. */
   readonly queue?: string;

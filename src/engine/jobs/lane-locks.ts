@@ -7,7 +7,7 @@ export interface LaneLocksHost {
   readonly isRunning: () => boolean;
 }
 
-/** The locks that a worker has elsewhere, on lanes that it has claimed: a second hedge, never what decides. */
+/** External locks on lanes that this worker has claimed: additional protection, never what decides. */
 export class LaneLocks {
   readonly #lock: LaneLock;
   readonly #leaseMs: number;
@@ -20,7 +20,7 @@ export class LaneLocks {
     this.#host = host;
   }
 
-  /** Runs those it gets. One that another holder still has locked waits, inside our claim, until that lock is gone. */
+  /** Runs the lanes whose lock it gets. A lane that another holder still has locked waits, inside our claim, until the lock is free. */
   async lock(lanes: LaneRun[]): Promise<void> {
     if (lanes.length === 0) return;
     const { granted } = await this.#lock.acquire(lanes.map(keyOf), this.#leaseMs);
@@ -37,7 +37,7 @@ export class LaneLocks {
     if (this.#locked.delete(keyOf(lane))) void this.#lock.release([keyOf(lane)]);
   }
 
-  /** A lock that is gone is not worth stopping for: the claim decides who commits. Try to have it again. */
+  /** Do not stop for a lost lock: the claim decides who commits. Try to get it again. */
   async renew(): Promise<void> {
     const lost = await this.#lock.renew([...this.#locked], this.#leaseMs);
     if (lost.length > 0) await this.#lock.acquire(lost, this.#leaseMs);

@@ -9,9 +9,9 @@ const largestFetch = 200;
 const longestLookMs = 250;
 
 export interface LaneTurnsEvents {
-  /** There are more jobs in a lane that has no slot. */
+  /** Called when a lane without a slot has more jobs. */
   readonly resume: (lane: LaneRun) => void;
-  /** Nothing was found: try to let it go. */
+  /** Called when nothing was found: try to let it go. */
   readonly leave: (lane: LaneRun) => void;
   readonly onError: (error: unknown) => void;
 }
@@ -53,7 +53,7 @@ export class LaneTurns {
     lane.turnStartedAt = performance.now();
   }
 
-  /** Looks at the clock once a batch: jobs that return at once would pay for it. */
+  /** Reads the clock once per batch: reading it for every fast job would cost time. */
   isOver(lane: LaneRun, othersWait: boolean): boolean {
     const ran = lane.ranInTurn;
     if (ran === 0) return false;

@@ -3,7 +3,7 @@ import { LeaseLostError, TallymanError } from '../errors.ts';
 import type { Claim } from './claim.ts';
 import { toEvent, type WorkerEvents } from './events.ts';
 
-/** The claims that this worker knows it holds, and what becomes of their jobs when it no longer does. */
+/** The claims that this worker knows it holds, and what happens to their jobs when it loses them. */
 export class Leases {
   readonly #claims = new Map<string, Claim>();
   readonly #events: EventEmitter<WorkerEvents>;
@@ -40,7 +40,7 @@ export class Leases {
       [...this.#claims.values()].filter((c) => c.left > 0 && c.takenAt < startedAt && !tokens.has(c.token)),
       'its lease ran out',
     );
-    // A claim that is done and about to be dropped is renewed as well, and not known any more: to ask costs little.
+    // The heartbeat may also renew a claim that is done and about to be deleted, so it is not known here: asking costs little.
     if ([...tokens].some((token) => !this.#claims.has(token))) this.#mayHoldUnknown = true;
   }
 
@@ -69,7 +69,7 @@ export class Leases {
     }
   }
 
-  /** Ends one run of a job. A notice that comes late does not touch the next one: that has another position. */
+  /** Ends one run of a job. A late notice does not affect the next run, which has another position. */
   cancel(jobId: string, pos: string): void {
     for (const claim of this.#claims.values())
       for (const job of claim.jobs) {

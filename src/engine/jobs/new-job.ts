@@ -56,8 +56,8 @@ export interface NewJobRules {
 }
 
 /**
- * Everything that can be wrong with the caller's words is found here, before anything is written. A promise only where
- * the kind's schema gives one: to wait for nothing costs more than the rest.
+ * Finds every mistake in the caller's input before anything is written. Returns a promise only if the kind's schema does:
+ * an unnecessary await costs more than the rest.
  */
 export function prepare<P>(
   kind: Kind<P>,
@@ -166,7 +166,7 @@ export function areAlike(jobs: readonly NewJob[]): boolean {
   );
 }
 
-/** The columns that alike jobs share, once, and their payloads: parameters of the SQL functions for them. */
+/** The columns that alike jobs share, sent once, and their payloads: parameters of the SQL functions for them. */
 export function alikeValues(jobs: readonly NewJob[]): Value[] {
   const { queue, priority, row } = jobs[0] as NewJob;
   const payloads = `[${jobs.map((job) => job.row.p).join(',')}]`;

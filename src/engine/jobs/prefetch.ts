@@ -12,7 +12,7 @@ export class Prefetch {
     this.#max = Math.max(max, concurrency);
   }
 
-  /** A handler took so long. */
+  /** Records how long a handler took. */
   took(ms: number): void {
     this.#averageMs = this.#averageMs === undefined ? ms : this.#averageMs + (ms - this.#averageMs) * 0.05;
   }
@@ -22,7 +22,7 @@ export class Prefetch {
     return this.#averageMs === undefined ? this.#max : Math.ceil(horizonMs / Math.max(this.#averageMs, 0.01));
   }
 
-  /** Jobs to hold, running ones included. Nothing is known at first: as many as can run at once. */
+  /** How many jobs to hold, including running ones. Before any measurement: as many as can run at once. */
   get target(): number {
     if (this.#averageMs === undefined) return this.#concurrency;
     const startedSoon = (horizonMs / Math.max(this.#averageMs, 0.01)) * this.#concurrency;

@@ -51,7 +51,7 @@ export class Queues {
     return rows;
   }
 
-  /** No worker claims from it any more. What runs, runs on. */
+  /** Stops claims from it. Running jobs continue. */
   async pause(name: string): Promise<void> {
     await this.#update(name, 'paused_at = coalesce(paused_at, now())');
   }
@@ -61,7 +61,7 @@ export class Queues {
     await this.#database.query('select tallyman.hint($1)', [[name]]);
   }
 
-  /** Sets fleet-wide limits. The queue is made if it does not exist; null takes a limit away. */
+  /** Sets fleet-wide limits. Creates the queue if it does not exist; null removes a limit. */
   async configure(name: string, limits: QueueLimits): Promise<void> {
     requireText(name, 'queue', 128);
     for (const [key, value] of Object.entries(limits))

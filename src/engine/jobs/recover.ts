@@ -11,7 +11,7 @@ export interface Recovered {
   readonly isDead: boolean;
 }
 
-/** Takes back what workers held that are gone, or whose lease is past. Many may do this at once. */
+/** Recovers the work of workers that are gone or whose lease has expired. Several processes may do this at once. */
 export async function recover(
   database: Database,
   gone: readonly string[],
@@ -38,17 +38,17 @@ export async function recover(
   }));
 }
 
-/** What a look around found; see `tallyman.promote` and `tallyman.absent_workers`. */
+/** The result of one check; see `tallyman.promote` and `tallyman.absent_workers`. */
 export interface Rounds {
   readonly promoted: number;
   readonly nextDueMs: number | undefined;
   readonly gone: readonly string[];
   readonly lookAgainMs: number | undefined;
-  /** Somebody's lease is past. */
+  /** A lease has expired. */
   readonly hasExpired: boolean;
 }
 
-/** Puts what has fallen due on its stream, and looks for workers that are gone. */
+/** Puts due work on its stream, and looks for workers that are gone. */
 export async function makeRounds(database: Database): Promise<Rounds> {
   const [row = []] = await database.run(
     {
@@ -58,7 +58,7 @@ export async function makeRounds(database: Database): Promise<Rounds> {
                              where c.expires_at <= clock_timestamp() or c.stale_at <= clock_timestamp())
                from tallyman.promote($1) p, tallyman.absent_workers($2) a`,
     },
-    // After a loss of its own connections a worker expects the others to have lost theirs, too.
+    // A worker that lost its own connections expects that the others have lost theirs, too.
     [1000, database.hadOutage],
   );
   const [promoted, nextDueMs, gone, lookAgainMs, expired] = row;

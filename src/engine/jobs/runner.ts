@@ -31,7 +31,7 @@ export interface RunnerOptions {
   readonly worker: string;
   readonly kinds: ReadonlyMap<string, AnyKind>;
   readonly concurrency: number;
-  /** Jobs that a lane runs before it lets others have its slot. */
+  /** Jobs that a lane runs before it gives up its slot to others. */
   readonly laneBatch: number;
   readonly leaseMs: number;
   readonly keepMs: number;
@@ -42,9 +42,9 @@ export interface RunnerOptions {
   readonly onRoom: () => void;
   /** There may be work that a claim would find now. */
   readonly onWork: () => void;
-  /** Something that had ended is now known to the database, too. */
+  /** An outcome has been committed to the database. */
   readonly onConfirmed: () => void;
-  /** Takes the lock that a lane has elsewhere, and hands the lane to `take`. Undefined: lanes have none. */
+  /** Takes the external lock of a lane, and hands the lane to `take`. Undefined: lanes have none. */
   readonly lockLane: ((lane: LaneRun) => void) | undefined;
   /** The lane was let go, or lost. */
   readonly onLaneGone: (lane: LaneRun) => void;
@@ -84,7 +84,7 @@ export class Runner implements ContextHost {
    */
   #shared: Turn | undefined;
   #sweeper: NodeJS.Timeout | undefined;
-  /** As of the last claim, which is soon enough: to look for it at every job costs time. */
+  /** As of the last claim, which is recent enough: checking for every job costs time. */
   #tracer: Tracer | undefined;
 
   constructor(options: RunnerOptions) {
@@ -119,14 +119,14 @@ export class Runner implements ContextHost {
     return this.#load;
   }
 
-  /** Nothing is held, nothing is on its way to the database. */
+  /** Nothing is held, and nothing is being written. */
   get quiet(): boolean {
     return (
       this.#slots === 0 && this.#load === 0 && this.#failing === 0 && !this.settler.busy && this.#turns.idle
     );
   }
 
-  /** Puts what was claimed into line, isolated items in front; `pump` starts it. */
+  /** Queues the claimed items, isolated ones in front; `pump` starts them. */
   take(answer: Pick<ClaimAnswer, 'claims' | 'items'>): void {
     this.#tracer = activeTracer();
     this.leases.add(answer.claims);
@@ -148,7 +148,7 @@ export class Runner implements ContextHost {
     }
   }
 
-  /** Starts as much of what is in line as may run at once. Handlers that return at once are done when this returns. */
+  /** Starts as many queued items as may run at once. Handlers that return synchronously are done when this returns. */
   pump(): void {
     if (this.#slots < this.#options.concurrency && this.#readyHead < this.#ready.length) {
       this.#shared = { correlationId: undefined };
@@ -335,7 +335,7 @@ export class Runner implements ContextHost {
     this.#options.prefetch.took(performance.now() - job.startedAt);
   }
 
-  /** Goes on behind a job that has ended: with the next of its lane, or by freeing the slot. */
+  /** Continues after a job has ended: with the next of its lane, or by freeing the slot. */
   #after(job: ClaimedJob): void {
     if (!job.lane) return this.#free(job);
     job.lane.ranInTurn += 1;

@@ -1,8 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 
 /**
- * A handler's own correlation id, or a place that handlers which return at once take turns in. Never the job: what a handler
- * leaves behind, a connection say, would keep it alive.
+ * A handler's own correlation id, or a context that synchronous handlers share. Never the job itself: anything that a
+ * handler leaves open, such as a connection, would keep the job in memory.
  */
 export const running = new AsyncLocalStorage<string | Turn>();
 
@@ -10,14 +10,14 @@ export interface Turn {
   correlationId: string | undefined;
 }
 
-/** The correlation id of the job whose handler is running, for what is enqueued from within it. */
+/** The correlation id of the job whose handler is running, for jobs that it enqueues. */
 export function runningCorrelation(): string | undefined {
   const store = running.getStore();
   return typeof store === 'object' ? store.correlationId : store;
 }
 
 /**
- * Claims and settles go on where a handler ends, and would inherit its trace and its correlation id, and so would what an
- * observer enqueues. What the engine does for all jobs runs in here.
+ * Runs engine work without the job's context. Claims and settles start where a handler ends: without this they, and the
+ * jobs that an observer enqueues, would inherit the handler's trace and correlation id.
  */
 export const runWithoutJobContext: <T>(work: () => T) => T = AsyncLocalStorage.snapshot();

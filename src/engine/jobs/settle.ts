@@ -28,7 +28,7 @@ export interface SettlerEvents {
   readonly onRequeued: () => void;
   /** A writer keeps the lane from coming to rest: there will be more jobs in it. It is still this worker's. */
   readonly onKept: (lane: LaneRun) => void;
-  /** The database refuses to complete the job, whatever it is asked with. Resolves when the job has ended otherwise. */
+  /** The database refuses to complete the job in any way. Resolves when the job has ended otherwise. */
   readonly onRefused: (job: ClaimedJob, refusal: unknown) => Promise<void>;
   readonly onError: (error: unknown) => void;
 }
@@ -51,7 +51,7 @@ export class Settler {
   #inFlight = 0;
   #scheduled = false;
   #idle: (() => void)[] = [];
-  /** Claims of which nothing is left; the next statement of this worker takes their rows away. */
+  /** Empty claims; the next statement of this worker deletes their rows. */
   readonly #drops: string[] = [];
 
   constructor(
@@ -168,7 +168,7 @@ export class Settler {
     this.#schedule();
   }
 
-  /** Tries until it is known: repeating is safe, since what was done before is found missing. */
+  /** Retries until the outcome is known. Repeating is safe: jobs that are already completed are found missing. */
   async #settle(batch: Batch, drops: readonly string[]): Promise<void> {
     let isExact = batch.isKeyed;
     for (let failures = 0; !batch.claims.every((claim) => claim.lost); ) {
@@ -192,7 +192,7 @@ export class Settler {
           { error: messageOf(error), jobs: batch.jobs().length },
           'settle failed; trying again',
         );
-        // Refused twice, by a server that is there: one of the jobs is to blame, and the others must not wait for it.
+        // Refused twice by a running server: one of the jobs is the cause, and the others must not wait for it.
         if (failures > 0 && !isPassing(error)) return this.#settleApart(batch, drops, error);
         await pause(backoffMs(failures, statementRetry));
         failures += 1;
@@ -223,7 +223,7 @@ export class Settler {
     if (requeued === 't') this.#events.onRequeued();
   }
 
-  /** Settled or lost: nothing of the batch is this worker's concern any more, but for lanes that it has to keep. */
+  /** Settled or lost: this worker is done with the batch, except for lanes that it has to keep. */
   #forget(batch: Batch): void {
     for (const [claim, jobs] of batch.freeOf) claim.left -= jobs;
     for (const { lane, isLeaving } of batch.stretches) {

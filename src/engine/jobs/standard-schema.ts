@@ -1,4 +1,4 @@
-/** The part of https://standardschema.dev that a kind needs. Zod, Valibot, ArkType and others speak it. */
+/** The part of https://standardschema.dev that a kind needs. Zod, Valibot, ArkType and others implement it. */
 export interface StandardSchema<Output = unknown> {
   readonly '~standard': {
     readonly version: 1;

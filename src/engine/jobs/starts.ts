@@ -5,7 +5,7 @@ import { backoffMs } from '../resilience/backoff.ts';
 import { pause } from '../resilience/deadline.ts';
 import { type ClaimedJob, markStarted } from './claim.ts';
 
-/** After so long a job that is alone is recorded as started. */
+/** A job that runs alone is recorded as started after this time. */
 const loneStartMs = 20;
 
 /**
@@ -31,7 +31,7 @@ export class Starts {
     return this.#jobs.add(job);
   }
 
-  /** A job that is all this worker holds, and takes its time: if the worker dies, it was that one. */
+  /** Records the only job that this worker holds, if it is slow: if the worker dies, that job is charged. */
   recordLone(find: () => ClaimedJob | undefined): void {
     this.#loneTimer ??= setTimeout(() => {
       this.#loneTimer = undefined;

@@ -100,7 +100,7 @@ export class AttemptSpan {
     this.context = trace.setSpan(parent, this.#span);
   }
 
-  /** The first reason counts: a handler that is told to stop usually throws what it was told. */
+  /** The first reason counts: a handler that is aborted usually throws the abort reason. */
   failed(thrown: unknown): void {
     if (this.#hasFailed) return;
     this.#hasFailed = true;

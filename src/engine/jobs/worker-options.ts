@@ -28,7 +28,7 @@ export interface WorkerOptions {
   readonly stopTimeoutMs?: number;
 }
 
-/** The same with everything decided. */
+/** The options with their defaults. */
 export interface DecidedOptions extends Required<Omit<WorkerOptions, 'kinds' | 'queues'>> {
   readonly kinds: ReadonlyMap<string, AnyKind>;
   readonly queues: readonly string[];

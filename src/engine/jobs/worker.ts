@@ -135,10 +135,10 @@ export class Worker {
     this.#state = 'running';
     if ([...this.#options.kinds.values()].some(({ scope }) => scope === 'tenant'))
       await this.#prepareTenants();
-    // Stopped meanwhile.
+    // It was stopped meanwhile.
     if (this.#state !== 'running') return;
     this.#beAlive();
-    // A thread takes a moment to start; a short lease could run out before anybody renews it.
+    // A thread takes a moment to start; a short lease could expire before its first renewal.
     if (this.#hasShortLease) await this.#heartbeat?.ready;
     const unsubscribe = [
       notifier.onHint((queue, source) => this.#onWakeup(queue, source)),
@@ -223,7 +223,7 @@ export class Worker {
       });
   }
 
-  /** What waits comes first: connections and plans for anything else would only slow it down. */
+  /** The backlog comes first: other connections and plans would only slow it down. */
   async #openUpLater(): Promise<void> {
     await endsWithin(this.#claims.caughtUp, openUpWithinMs);
     while (this.#state === 'running') {
@@ -236,7 +236,7 @@ export class Worker {
     }
   }
 
-  /** From here on it hears of new work, and of cancelled jobs, at once. */
+  /** From here on it gets notifications of new work and of cancelled jobs at once. */
   async #openUp(): Promise<void> {
     const { database, hasSessions } = this.#parts;
     database.keepHotConnection();

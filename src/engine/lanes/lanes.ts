@@ -90,7 +90,7 @@ export class Lanes {
     return items[0];
   }
 
-  /** Ends a block: the lane goes on with what waits behind the job that blocked it. */
+  /** Ends a block: the lane continues after the job that blocked it. */
   async unblock(
     key: string,
     where: { readonly queue?: string; readonly tenantId?: string } = {},

@@ -13,7 +13,7 @@ export interface Transactor {
 export interface Section extends Transactor {
   /** Fires when the connection, and with it the lock, is lost; also when the caller's signal fires. */
   readonly signal: AbortSignal;
-  /** On the connection that holds the lock, one at a time: who has lost the lock cannot commit. */
+  /** Runs on the connection that holds the lock, one at a time: a process that lost the lock cannot commit. */
   transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>;
 }
 
@@ -28,11 +28,11 @@ const defaultStatementMs = 600_000;
 
 export type Exclusive<T> = { readonly ran: true; readonly value: T } | { readonly ran: false };
 
-/** A connection that went silent must not keep us from leaving. */
+/** A silent connection must not keep us from leaving. */
 const goodbyeMs = 2_000;
 
 /**
- * Runs `work` if nobody else in the world is in a section of this id; never waits for one.
+ * Runs `work` if no other process is in a section of this id; never waits for one.
  *
  * The lock belongs to a connection of its own and goes with it, however that ends: on return, on a throw, when the
  * connection is lost or the process dies. What `work` does outside `section.transaction` is not fenced.
@@ -41,7 +41,7 @@ const goodbyeMs = 2_000;
  * const result = await exclusively(database, 0x42425530001n, async (section) => {
  *   await section.transaction((tx) => tx.query('update doors set closed = true'));
  * });
- * if (!result.ran) console.log('somebody else is at it');
+ * if (!result.ran) console.log('another process holds the lock');
  */
 export async function exclusively<T>(
   database: Database,
@@ -98,7 +98,7 @@ class HeldSection implements Section {
 
   async transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T> {
     if (this.lost || this.#left) throw this.lockLost();
-    // Two transactions on one connection would be one: what the first commits of the second is anybody's guess.
+    // Two transactions on one connection would be one, and the first COMMIT would commit part of the second.
     if (this.#inTransaction)
       throw new TallymanError(
         'SECTION_BUSY',
@@ -124,7 +124,7 @@ class HeldSection implements Section {
     }
   }
 
-  /** Lets the lock go, and tells what is wrong if it was not ours any more, or not ours to leave. */
+  /** Releases the lock. Returns an error if it was already lost, or if a transaction is still open. */
   async leave(): Promise<TallymanError | undefined> {
     if (this.#inTransaction) {
       this.#left = true;

@@ -1,5 +1,5 @@
 /**
- * Who may run a lane, beside the claim in Postgres that every worker has already won.
+ * An additional lock on a lane, besides the claim in Postgres that the worker already has.
  *
  * The lock narrows who runs; it does not decide who commits. The claim's token is checked in
  * Postgres on every write, so a lock that is lost, slow or wiped costs a repeated run at most,
@@ -8,15 +8,15 @@
 export interface LaneLock {
   readonly name: string;
   /**
-   * Tries to take each key for `ttlMs`; answers the keys it may run, and the keys that somebody else holds.
+   * Tries to take each key for `ttlMs`; returns the keys it may run, and the keys that another holder has.
    * When the lock service is unreachable it grants them all: Postgres alone keeps the promise then.
    */
   acquire(keys: readonly string[], ttlMs: number): Promise<LaneGrant>;
-  /** Extends what this holder still owns; answers the keys that it no longer owns. */
+  /** Extends the keys that this holder still owns; returns the keys that it no longer owns. */
   renew(keys: readonly string[], ttlMs: number): Promise<readonly string[]>;
-  /** Lets go of what this holder owns, and only of that. */
+  /** Releases only the keys that this holder owns. */
   release(keys: readonly string[]): Promise<void>;
-  /** Why the lock service is away; undefined while it is not known to be. */
+  /** Why the lock service is down; undefined while it works. */
   readonly trouble: string | undefined;
   stop(): Promise<void>;
 }

@@ -14,7 +14,7 @@ export interface RedisLaneLockOptions {
   readonly url: string;
   /** Goes before every key. Default `tallyman:lane:`. */
   readonly prefix?: string;
-  /** How long Redis may take before we go on without it. Default 250. */
+  /** How long Redis may take before we continue without it. Default 250. */
   readonly timeoutMs?: number;
   readonly logger?: Logger;
 }
@@ -42,12 +42,12 @@ return freed`;
 /** A script blocks the server while it runs; this many keys take it well under a millisecond. */
 const keysPerScript = 500;
 
-/** Bounds what is remembered of an outage; what falls out is freed by its time to live. */
+/** Bounds the memory for an outage; keys beyond it are freed by their time to live. */
 const rememberedKeys = 10_000;
 
 const reconnect = { minMs: 100, maxMs: 2_000 };
 
-/** A server that has not answered for this many timeouts is dialled anew. */
+/** After this many timeouts without an answer, the connection is made again. */
 const silentTimeouts = 8;
 
 /**
@@ -72,9 +72,9 @@ class RedisLaneLock implements LaneLock {
   readonly #outage: Outage;
   readonly #redis: Redis;
   readonly #firstAttempt: Promise<void>;
-  /** Granted while Redis was away: the server does not know of them yet. */
+  /** Granted while Redis was down: the server does not know of them yet. */
   readonly #onTrust = new Set<string>();
-  /** Let go of while Redis was away: without this they would stay taken until they expire. */
+  /** Released while Redis was down: without this they would stay taken until they expire. */
   readonly #owed = new Set<string>();
   #unanswered = 0;
   #lastError: string | undefined;
@@ -129,7 +129,7 @@ class RedisLaneLock implements LaneLock {
     const wanted = [...new Set(keys)];
     const held = await this.#ask(wanted, async () => {
       const extended = await this.#extend(wanted, ttlMs);
-      // What was granted on trust is not lost because Redis has never heard of it.
+      // A lock that was granted during an outage is not lost because Redis does not know it.
       const unknown = wanted.filter((key) => !extended.has(key) && this.#onTrust.has(key));
       return unknown.length === 0 ? extended : new Set([...extended, ...(await this.#take(unknown, ttlMs))]);
     });
@@ -175,7 +175,7 @@ class RedisLaneLock implements LaneLock {
     });
   }
 
-  /** Takes what is free or ours already; answers the keys that are ours now. */
+  /** Takes keys that are free or already ours; returns the keys that are ours now. */
   async #take(keys: readonly string[], ttlMs: number): Promise<Set<string>> {
     const pipeline = this.#redis.pipeline();
     for (const key of keys) pipeline.set(this.#prefix + key, this.#token, 'PX', whole(ttlMs), 'NX');
@@ -196,7 +196,7 @@ class RedisLaneLock implements LaneLock {
     return true;
   }
 
-  /** EVAL, not EVALSHA: a few hundred bytes more, and a server that has forgotten the script is no special case. */
+  /** EVAL, not EVALSHA: a few hundred bytes more, but it also works if the server has lost the script. */
   #script(script: string, keys: readonly string[], ...args: number[]): Promise<unknown[]> {
     const pipeline = this.#redis.pipeline();
     for (let at = 0; at < keys.length; at += keysPerScript) {

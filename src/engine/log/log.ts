@@ -6,9 +6,9 @@ import { TallymanError } from '../errors.ts';
 import { requireText, requireWhole } from '../validate.ts';
 
 export interface NewEntry {
-  /** Names the entry for ever: appending it again answers the first offset and adds nothing. */
+  /** Identifies the entry forever: appending it again returns the first offset and adds nothing. */
   readonly key: string;
-  /** Anything JSON can say. */
+  /** Any JSON value. */
   readonly payload: unknown;
   /**
    * What makes two entries of one key the same. Default: the SHA-256 of the payload's JSON text, in which the order of
@@ -65,7 +65,7 @@ type Answer = Appended | Error;
 
 interface Line {
   readonly batcher: Batcher<Prepared, Appended>;
-  /** Callers without an answer; a line without any is forgotten. */
+  /** Callers without an answer; a line without any is deleted. */
   callers: number;
   /** The last batch met keys that were taken, so the next one may. */
   careful: boolean;
@@ -106,7 +106,7 @@ const logTrim = { name: 'tm_log_trim', text: 'select tallyman.log_trim($1, $2, $
 const mostInABatch = 1000;
 /** One statement carries no more JSON than this (more only where a single payload is larger). */
 const mostTextInABatch = 4 * 1024 * 1024;
-/** A bite keeps appenders of the stream waiting for some milliseconds. */
+/** Entries per batch. A batch delays appenders of the stream by some milliseconds. */
 const trimBite = 2000;
 
 /**
@@ -129,8 +129,8 @@ export class Log {
   }
 
   /**
-   * Puts the entry in if its key is new; answers once it is durable. Callers at the same time share a commit, and what
-   * one process appends to a stream gets its offsets in the order of the calls.
+   * Appends the entry if its key is new; resolves when it is durable. Concurrent callers share a commit. Entries that one
+   * process appends to a stream get their offsets in the order of the calls.
    *
    * The same key with other content is refused (CONFLICTING_DUPLICATE); the others of the commit do not notice.
    */
@@ -190,8 +190,8 @@ export class Log {
   }
 
   /**
-   * Drops the entries up to and including an offset and answers how many those were. Their keys stay, for ever; the
-   * offsets go on where they were. In bites, each of its own commit.
+   * Drops the entries up to and including an offset and returns how many. Their keys stay forever, and offsets continue
+   * as before. Works in batches, each in its own commit.
    */
   async trim(stream: string, upToOffset: number): Promise<number> {
     requireWhole(upToOffset, 'upToOffset', 0, Number.MAX_SAFE_INTEGER);
@@ -245,7 +245,7 @@ export class Log {
     return answers;
   }
 
-  /** Never rejects: what goes wrong is the answer of those whom it concerns. */
+  /** Never rejects: an error is the answer for the callers that it concerns. */
   async #send(stream: string, line: Line, entries: Prepared[], again = false): Promise<Answer[]> {
     const { distinct, indexOf } = byKey(entries);
     try {
@@ -259,7 +259,7 @@ export class Log {
       // The commit may have happened; the keys make it safe to ask again.
       if (isConnectionError(error) && !again) return this.#send(stream, line, entries, true);
       if (!isRefusal(error) || entries.length === 1) return entries.map(() => error as Error);
-      // One of them is at fault, and only that one shall fail.
+      // One of them is the cause, and only that one must fail.
       const answers: Answer[] = [];
       for (const entry of entries) answers.push(...(await this.#send(stream, line, [entry])));
       return answers;

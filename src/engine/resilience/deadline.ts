@@ -10,7 +10,7 @@ export async function within<T>(work: Promise<T>, ms: number, signal?: AbortSign
   }
 }
 
-/** Whether `work` ended within `ms`, well or badly. */
+/** Whether `work` ended within `ms`, with success or not. */
 export async function endsWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
   const ended = (): boolean => true;
   return within(work.then(ended, ended), ms).catch(() => false);
@@ -29,7 +29,7 @@ export async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promi
   }
 }
 
-/** Waits for `ms`, or until the signal fires. Never rejects: the caller looks at its signal. */
+/** Waits for `ms`, or until the signal fires. Never rejects: the caller checks its signal. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted) return Promise.resolve();
   return new Promise((resolve) => {

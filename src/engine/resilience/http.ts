@@ -8,9 +8,9 @@ export interface HttpCall {
   readonly method: 'GET' | 'POST';
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string | Buffer;
-  /** For all of it: name, connection, request, answer. */
+  /** Time limit for everything: name lookup, connection, request, answer. */
   readonly timeoutMs: number;
-  /** Gives up for other reasons; the call then throws the signal's reason. */
+  /** Aborts for other reasons; the call then throws the signal's reason. */
   readonly signal: AbortSignal;
   readonly maxBytes: number;
   /** A longer answer fails, or only its beginning is read. Default `fail`. */
@@ -38,7 +38,7 @@ export class HttpError extends TallymanError {
   override readonly name = 'HttpError';
   readonly failure: HttpFailure;
   readonly isRetriable: boolean;
-  /** What came of the answer before it failed. */
+  /** The part of the answer that arrived before it failed. */
   readonly partial: Pick<HttpAnswer, 'status' | 'headers'> | undefined;
 
   constructor(

@@ -3,7 +3,7 @@ import type { Transactor } from '../locks/exclusive.ts';
 export interface RetentionOptions {
   /** How long finished jobs are kept, at least. Zero: successes are not kept at all. Default 7 days. */
   readonly keepMs?: number;
-  /** A lane that has been empty for this long is forgotten, and made anew when it is needed. Default 1 day. */
+  /** A lane that has been empty for this long is deleted, and created again when it is needed. Default 1 day. */
   readonly laneRestMs?: number;
   /** History partitions are made this many days ahead. Default 7. */
   readonly daysAhead?: number;
@@ -31,7 +31,7 @@ const lockTimeout = `set local lock_timeout = '1s'`;
 /** A round that finds a mountain of leftovers stops here; the next one goes on. */
 const mostBites = 200;
 
-/** Keeps the tables small: history partitions are made ahead and dropped whole, leftovers deleted in bites. */
+/** Keeps the tables small: creates history partitions ahead, drops old ones as a whole, deletes leftovers in batches. */
 export class Retention {
   readonly #keepMs: number;
   readonly #laneRestMs: number;
@@ -65,7 +65,7 @@ export class Retention {
     });
   }
 
-  /** Answers the partitions that were dropped. */
+  /** Returns the partitions that were dropped. */
   async purgeHistory(on: Transactor): Promise<string[]> {
     return on.transaction(async (tx) => {
       await tx.query(lockTimeout);

@@ -150,7 +150,7 @@ export class Housekeeper {
     }
   }
 
-  /** Answers how long to wait before looking again. */
+  /** Returns how long to wait before looking again. */
   async #runSchedules(on: Transactor): Promise<number> {
     const dueInMs = await this.#schedules.dueInMs();
     if (dueInMs === undefined || dueInMs > this.#tickMs) return this.#tickMs;

@@ -85,13 +85,13 @@ const enqueueRun = `
                           lane => $7, max_attempts => $8, latest_only => $9) as id`;
 
 /**
- * Cron schedules (ENG-13): each due time becomes one job, whoever crashes and however many processes look.
+ * Cron schedules (ENG-13): each due time becomes one job, whatever crashes and however many processes run.
  *
  * The next time and the job are written in one transaction, under the lock of the schedule's row; the job's dedupe key
  * names the due time, as a second line. All times are compared with the database's clock.
  *
- * Times that were missed while nobody looked become one run, for the earliest of them, not a flood: whoever needs each
- * hour accounted for reads from a checkpoint what is left to do.
+ * Times that were missed while no process ran become one run, for the earliest of them, not a flood. A handler that must
+ * account for each hour reads from a checkpoint what is left to do.
  */
 export class Schedules {
   readonly #database: Queryable & Transactor;
@@ -146,7 +146,7 @@ export class Schedules {
     return rows.map(toSchedule);
   }
 
-  /** Answers whether there was one. Jobs it has enqueued stay. */
+  /** Returns whether there was one. Jobs it has enqueued stay. */
   async remove(name: string, tenantId = 'default'): Promise<boolean> {
     const { rowCount } = await this.#database.query(
       'delete from tallyman.schedules where name = $1 and tenant_id = $2',
@@ -155,7 +155,7 @@ export class Schedules {
     return rowCount === 1;
   }
 
-  /** Answers whether it was running. */
+  /** Returns whether it was running. */
   async pause(name: string, tenantId = 'default'): Promise<boolean> {
     const { rowCount } = await this.#database.query(
       'update tallyman.schedules set enabled = false where name = $1 and tenant_id = $2 and enabled',

@@ -13,7 +13,7 @@ const hintStatement = {
  * Tells workers that something was committed, at most once every few milliseconds.
  *
  * A NOTIFY makes Postgres serialise the commit that carries it, so a busy producer must not send one in every
- * transaction. One every few milliseconds carries it, for those before it, too; what is left is told afterwards.
+ * transaction. One transaction every few milliseconds carries it, also for those before it; a later NOTIFY covers the rest.
  */
 export class Notifier {
   readonly #database: Database;

@@ -151,7 +151,7 @@ class RabbitmqWakeup implements Wakeup {
   }
 
   /**
-   * The exchange belongs to whoever made it first. Declaring it anew with another type would be
+   * The exchange belongs to the program that created it first. Declaring it again with another type would be
    * refused (406), so it is only declared when it is not there: as a topic exchange, on which our
    * plain key works as on a direct one while others may listen to `jobs.#`.
    */

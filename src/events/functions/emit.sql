@@ -1,27 +1,27 @@
 -- Writing events. docs/decisions/0017-events.md says how readers miss none of them.
 
--- The id last drawn. Not a part of any snapshot: it is what it is now.
+-- The id drawn last. Not part of any snapshot: it is always the current value.
 create or replace function tallyman_events.position() returns bigint
 language sql volatile as $$
   select pg_sequence_last_value('tallyman_events.event_ids'::regclass)
 $$;
 
--- What the outside knows an event by: the id its emitter gave, or one made of ours.
+-- The public id of an event: the id that its emitter gave, or one made from ours.
 create or replace function tallyman_events.event_id(p_id bigint, p_key text) returns text
 language sql immutable parallel safe as $$
   select coalesce(p_key, 'evt_' || p_id)
 $$;
 
--- The events that have this outward id: one for each tenant that chose it. Relies on events_by_key.
+-- The events with this public id: one for each tenant that chose it. Relies on events_by_key.
 create or replace function tallyman_events.ids_of(p_event_id text) returns bigint[]
 language sql stable as $$
   select case when p_event_id ~ '^evt_[0-9]{1,18}$' then array[substr(p_event_id, 5)::bigint]
               else array(select v.id from tallyman_events.events v where v.event_key = p_event_id) end
 $$;
 
--- Announces that this transaction is about to draw ids: a shared lock whose key carries an id below all of them, held until
--- it ends. Once a transaction: a lock for each event would fill the lock table. The setting ends with the transaction, and with
--- the savepoint in which the lock was taken, as the lock does.
+-- Announces that this transaction is about to draw ids: takes a shared lock whose key contains an id below all of them, until
+-- the transaction ends. Once per transaction: a lock for each event would fill the lock table. The setting ends with the
+-- transaction, or with the savepoint in which the lock was taken, as the lock does.
 create or replace function tallyman_events.announce() returns void
 language plpgsql volatile as $$
 declare
@@ -33,9 +33,9 @@ begin
   end if;
 end $$;
 
--- Writes events, one for each place of the arrays, in one statement. Returns their ids in that order; null where there was an
--- event of that key already, and nothing was done. Ids are drawn here: an emitter that holds the row of what it happened
--- to gives its events the order in which they happened.
+-- Writes events, one for each element of the arrays, in one statement. Returns their ids in that order; null if an event with
+-- that key existed already, and nothing was done. Ids are drawn here: if an emitter holds the lock of the row that the event
+-- is about, its events are in the order in which they happened.
 create or replace function tallyman_events.emit_many(
   event_types text[], aggregate_types text[], aggregate_ids text[], payloads json[], tenant_ids text[],
   event_keys text[] default null, occurred_at timestamptz[] default null
@@ -66,7 +66,7 @@ begin
         as n (id, event_type, aggregate_type, aggregate_id, payload, tenant_id, occurred_at);
     return v_ids;
   end if;
-  -- In the order of keys: two transactions that write the same ones wait for each other, not in a circle.
+  -- In key order: two transactions that write the same keys wait for each other, and never deadlock.
   with written as (
     insert into tallyman_events.events
       (id, event_type, aggregate_type, aggregate_id, payload, tenant_id, event_key, occurred_at)
@@ -84,8 +84,8 @@ begin
                  from unnest(v_ids) with ordinality as i (id, n) order by i.n);
 end $$;
 
--- One event; for other languages and for triggers. Returns its id as the outside knows it; null when there was an event of
--- this id already, and nothing was done.
+-- Writes one event; for other languages and for triggers. Returns its public id; null if an event with this id existed
+-- already, and nothing was done.
 create or replace function tallyman_events.emit(
   event_type text,
   aggregate_type text,

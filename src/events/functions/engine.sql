@@ -1,6 +1,6 @@
--- What happens in the engine, as events: `job.dead_letter` and `lane.blocked`.
+-- Events of the engine: `job.dead_letter` and `lane.blocked`.
 --
--- That a job ends matters more than that it is told: an event that cannot be written is a warning in the server's log.
+-- An event that cannot be written must not stop a job from ending: it becomes a warning in the server's log.
 
 create or replace function tallyman_events.on_dead_letters() returns trigger
 language plpgsql as $$

@@ -1,10 +1,10 @@
--- Reading events in the order of their ids, and missing none that commits late.
+-- Reads events in the order of their ids, without missing any that commits late.
 
 -- Up to here the events are complete: every transaction that drew a smaller id has ended.
 --
--- The order of the two looks is what makes it true. A transaction that holds the lock has ids above the number in its key.
--- One that takes the lock after the second look draws its ids after the first. One that held it before has ended, and
--- whatever it wrote is visible to the next statement, but not to this one: read the events in a statement of their own.
+-- This relies on the order of the two reads. A transaction that holds the lock has ids above the number in its key. One
+-- that takes the lock after the second read draws its ids after the first. One that held it before has ended, and its
+-- events are visible to the next statement, but not to this one: read the events in a separate statement.
 create or replace function tallyman_events.horizon() returns bigint
 language plpgsql volatile as $$
 declare
@@ -16,15 +16,15 @@ begin
        and l.database = (select d.oid from pg_database d where d.datname = current_database())));
 end $$;
 
--- Where a read that begins behind p_after ends: at the horizon, or after p_most events. The next statement may read all events
--- in between. p_tenant null counts those of all tenants. Relies on events_of_tenant and the primary key.
+-- The end of a read that begins after p_after: the horizon, or the position of p_most events. The next statement may read all
+-- events in between. p_tenant null counts those of all tenants. Relies on events_of_tenant and the primary key.
 create or replace function tallyman_events.reach(p_after bigint, p_most integer, p_tenant text default null) returns bigint
 language plpgsql volatile as $$
 declare
   v_horizon bigint;
   v_end bigint;
 begin
-  -- A snapshot from before the horizon may lack what the horizon promises.
+  -- A snapshot taken before the horizon may miss events below the horizon.
   if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
     raise exception 'events are read in transactions that are READ COMMITTED, not %',
       upper(current_setting('transaction_isolation')) using errcode = 'TM002';
@@ -41,22 +41,22 @@ begin
   return coalesce(v_end, greatest(p_after, v_horizon));
 end $$;
 
--- Makes a listener that follows from now on. Does nothing where it is there already.
+-- Creates a listener that follows from now on. Does nothing if it exists already.
 create or replace function tallyman_events.listen(p_name text, p_needs regprocedure default null) returns void
 language sql as $$
   insert into tallyman_events.listeners (name, cursor, needs) values (p_name, tallyman_events.horizon(), p_needs)
   on conflict (name) do nothing
 $$;
 
--- Whether there may be something behind the listener's cursor: one look into the primary key.
+-- Whether there may be events after the listener's cursor: one lookup in the primary key.
 create or replace function tallyman_events.has_news(p_listener text) returns boolean
 language sql stable as $$
   select exists (select 1 from tallyman_events.events v
                   where v.id > (select l.cursor from tallyman_events.listeners l where l.name = p_listener))
 $$;
 
--- Deletes events that are old, unless a listener has not passed them or still needs them. Looks at p_limit events behind
--- p_after; `last` is where the next call goes on, null at the end of what is old.
+-- Deletes old events, unless a listener has not passed them or still needs them. Checks p_limit events after p_after;
+-- `last` is where the next call continues, null at the end of the old events.
 create or replace function tallyman_events.purge(p_keep interval, p_after bigint, p_limit integer)
 returns table (gone integer, last bigint)
 language plpgsql as $$

@@ -1,18 +1,18 @@
 -- Domain events.
 --
 --   events      what happened, written in the transaction that made it happen
---   listeners   who follows the events, and how far each has come
+--   listeners   who follows the events, and the cursor of each
 --
--- Other parts read `events` and refer to its ids; only the functions of this part write to it.
+-- Other components read `events` and refer to its ids; only the functions of this component write to it.
 
 create schema tallyman_events;
 
--- Never give it a CACHE: what reads the events rests on smaller numbers being drawn earlier, whichever session draws them.
+-- Never give it a CACHE: readers rely on smaller ids being drawn earlier, whichever session draws them.
 create sequence tallyman_events.event_ids;
 -- From here on `position()` is below every id that is drawn after it was read.
 select nextval('tallyman_events.event_ids');
 
--- On the hot path of tag reads: two narrow indexes for every event, no more.
+-- On the hot path of tag reads: only two narrow indexes per event.
 create table tallyman_events.events (
   id bigint primary key,
   occurred_at timestamptz not null,
@@ -28,14 +28,14 @@ create table tallyman_events.events (
 ) with (autovacuum_vacuum_insert_scale_factor = 1);
 create index events_of_tenant on tallyman_events.events (tenant_id, id);
 create unique index events_by_key on tallyman_events.events (event_key, tenant_id) where event_key is not null;
--- Events come nearly in the order of time, so a block range of them is a stretch of it.
+-- Events come nearly in the order of time, so a block range of them is a range of time (BRIN).
 create index events_by_time on tallyman_events.events using brin (created_at) with (pages_per_range = 32, autosummarize = on);
 
 create table tallyman_events.listeners (
   name text primary key check (octet_length(name) between 1 and 128),
   -- Every event up to here has been handled.
   cursor bigint not null,
-  -- Function of (bigint[]) that returns those of the events that the listener still needs; null: none that it has passed.
+  -- Function of (bigint[]) that returns the events that the listener still needs; null: it needs none that it has passed.
   needs regprocedure,
   moved_at timestamptz not null default now()
 ) with (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);

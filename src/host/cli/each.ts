@@ -2,8 +2,8 @@ import { type ExitCode, explain } from './exit.ts';
 import { complain, print, printJson } from './output/print.ts';
 
 /**
- * Does one thing to each id. One that fails does not stop the others; the exit code is that of the first failure.
- * `done` is the word for it: "retried".
+ * Runs an operation for each id. One failure does not stop the others; the exit code is that of the first failure.
+ * `done` is the word for success: "retried".
  */
 export async function forEachId(
   ids: readonly string[],
@@ -20,7 +20,7 @@ export async function forEachId(
       if (!options.json) print(options.say(id));
     } catch (error) {
       const explained = explain(error);
-      // Without a database the others would only fail the same way.
+      // Without a database the others would fail the same way.
       if (explained.exitCode === 4) throw error;
       exitCode ??= explained.exitCode;
       failed.push({ id, message: explained.message });

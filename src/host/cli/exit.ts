@@ -20,7 +20,7 @@ Exit codes:
   3  there is no such job, dead letter, lane, queue or schedule
   4  the database cannot be used: unreachable, login refused, too old,
      not migrated, or privileges are missing
-  5  doctor found something that must be mended`;
+  5  doctor found something that must be fixed`;
 
 const byCode: Readonly<Record<string, ExitCode>> = {
   NOT_FOUND: exitCodes.notFound,
@@ -41,7 +41,7 @@ const byCode: Readonly<Record<string, ExitCode>> = {
 
 const missingPrivilege = '42501';
 
-/** One message for the person at the terminal, and the code for the script that called. */
+/** One message for the user at the terminal, and the exit code for scripts. */
 export function explain(error: unknown): { message: string; exitCode: ExitCode } {
   if (error instanceof TallymanError) {
     const exitCode = error.code.startsWith('EMBEDDED_')
@@ -62,5 +62,5 @@ export function explain(error: unknown): { message: string; exitCode: ExitCode }
   return { message: messageOf(error), exitCode: exitCodes.failed };
 }
 
-/** Wrong usage that commander cannot see. */
+/** Wrong usage that commander cannot detect. */
 export const usage = (message: string): TallymanError => new TallymanError('BAD_OPTION', message);

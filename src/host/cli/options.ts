@@ -54,7 +54,7 @@ export function oneOf<T extends string>(choices: readonly T[]): (text: string) =
   };
 }
 
-/** The library gives a bounded page; a person may ask for more. */
+/** The library returns bounded pages; a user may ask for more. */
 export async function collect<T>(
   options: PageOptions,
   list: (page: { limit: number; cursor?: string }) => Promise<Page<T>>,

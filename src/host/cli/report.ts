@@ -5,7 +5,7 @@ import { show } from './output/print.ts';
 import { paintState } from './output/terminal.ts';
 import { count, printable } from './output/text.ts';
 
-/** Prints what a check-up found; exit code 5 if something failed. */
+/** Prints the findings of a check; exit code 5 if something failed. */
 export function reportFindings(
   options: JsonOption,
   what: Readonly<Record<string, string>>,

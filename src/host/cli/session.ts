@@ -8,7 +8,7 @@ import { configSchema, loadConfig } from '../config.ts';
 import { createLogger } from '../process/logger.ts';
 import { openRuntime } from '../process/open.ts';
 
-/** A command's Tallyman for as long as the command takes. */
+/** A Tallyman that lives as long as the command. */
 export interface Session {
   readonly tallyman: Tallyman;
   readonly config: Config;
@@ -16,23 +16,23 @@ export interface Session {
   readonly now: Date;
 }
 
-/** What a command gets from the program that it is a part of. */
+/** What a command gets from the program it belongs to. */
 export interface CommandFrame {
   /** Every app of the program. */
   readonly apps: readonly App[];
   readonly configSchema: ConfigSchema;
-  /** Every part with tables beside the engine. */
+  /** Every component with tables besides the engine. */
   readonly components: readonly Component[];
   loadConfig(): Config;
-  /** `needs`: parts beside the engine whose tables the command looks at. Default: those of its app. */
+  /** `needs`: components besides the engine whose tables the command uses. Default: those of its app. */
   withTallyman<T>(work: (session: Session) => Promise<T>, needs?: readonly Component[]): Promise<T>;
 }
 
-/** Commands say what went wrong themselves; only warnings are worth a line of the log. */
+/** Commands report their own errors; only warnings go to the log. */
 export const commandLogger = () =>
   createLogger({ level: process.env.TALLYMAN_DEBUG === '1' ? 'debug' : 'warn' });
 
-/** The frame of the commands of `app`; without one, of those that belong to no app. */
+/** The session for commands of `app`; without one, for commands that belong to no app. */
 export function commandFrame(apps: readonly App[], app?: App): CommandFrame {
   const components = componentsOf(apps);
   return {

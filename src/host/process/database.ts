@@ -5,7 +5,7 @@ import type { TallymanError } from '../../engine/errors.ts';
 import type { Logger } from '../../engine/logger.ts';
 import type { EmbeddedWish } from './embedded.ts';
 
-/** A database to connect to, and where it is, in words for a person. */
+/** A database to connect to, with a description of where it is. */
 export interface ReachedDatabase {
   readonly url: string;
   /** Without any password. */
@@ -13,12 +13,12 @@ export interface ReachedDatabase {
   readonly embedded:
     | { readonly dataDir: string; readonly port: number; readonly started: boolean }
     | undefined;
-  /** Resolves when an embedded server is gone for good: the process cannot go on. */
+  /** Resolves when an embedded server is gone for good: the process cannot continue. */
   readonly lost: Promise<TallymanError>;
   close(): Promise<void>;
 }
 
-/** The one that is configured, else the embedded one. The caller closes its connections before this. */
+/** The configured database, else the embedded one. The caller closes its connections before this. */
 export async function reachDatabase(
   config: Config,
   options: { readonly logger: Logger; readonly embedded?: EmbeddedWish },

@@ -11,12 +11,12 @@ import type { Logger } from '../../engine/logger.ts';
  * The embedded server of a folder has one owner at a time: the process that started it. Others on the same machine
  * may use it meanwhile.
  *
- *   join    use the one that runs; start it when none does   (a command that is over in a moment)
- *   own     start it; somebody else's is an error             (`npm start`)
- *   either  start it; use somebody else's if there is one     (a worker)
+ *   join    use the running server; start it if there is none   (a short command)
+ *   own     start it; another owner's server is an error         (`npm start`)
+ *   either  start it; use another owner's server if there is one (a worker)
  *
- * A process with `either` that uses somebody else's server starts it again when it is gone, on the same port: the
- * owner stopped, or server and owner were killed. An owner that is killed alone leaves its server running.
+ * A process with `either` that uses another owner's server starts it again when it is gone, on the same port: the
+ * owner stopped, or server and owner were killed. If only the owner is killed, its server keeps running.
  */
 export type EmbeddedWish = 'join' | 'own' | 'either';
 
@@ -26,23 +26,23 @@ export interface EmbeddedUse {
   readonly dataDir: string;
   /** This process started it and stops it again. */
   readonly started: boolean;
-  /** Resolves when the server is gone and does not come back; with what to tell the user. */
+  /** Resolves when the server is gone and does not come back; with a message for the user. */
   readonly lost: Promise<TallymanError>;
   close(): Promise<void>;
 }
 
-/** A use of somebody else's server; `gone` resolves when the connection to it ends. */
+/** A connection to another owner's server; `gone` resolves when it ends. */
 type Visit = Pick<EmbeddedUse, 'url' | 'port' | 'dataDir' | 'close'> & { readonly gone: Promise<void> };
 
-/** A command that is over in a moment may own the server just now; another may be starting it. */
+/** A short command may own the server just now; another process may be starting it. */
 const patienceMs: Readonly<Record<EmbeddedWish, number>> = { join: 4_000, own: 4_000, either: 1_500 };
 /**
- * Before the server is stopped, commands that joined it are given this long to end. Whoever started it only for a moment
- * leaves no other command in the lurch.
+ * Before the owner stops the server, commands that joined it get this long to end. So a short command that started the
+ * server does not break other commands.
  */
 const guestLock = 0x7411_0003;
 const guestsMs: Readonly<Record<EmbeddedWish, number>> = { join: 5_000, own: 500, either: 500 };
-/** The owner that stops the server, or another process that starts it again, is given this long. */
+/** How long the owner may take to stop the server, or another process to start it again. */
 const regainMs = 30_000;
 const never = new Promise<never>(() => {});
 
@@ -65,7 +65,7 @@ export async function useEmbedded(dataDir: string, wish: EmbeddedWish, logger: L
   }
 }
 
-/** Uses somebody else's server, and sees to it that there is one. */
+/** Uses another owner's server, and starts one if there is none. */
 function stay(first: Visit, logger: Logger): EmbeddedUse {
   const { dataDir, port } = first;
   const lost = Promise.withResolvers<TallymanError>();
@@ -100,7 +100,7 @@ function stay(first: Visit, logger: Logger): EmbeddedUse {
         return;
       } catch (error) {
         const { code } = error as TallymanError;
-        // It is still stopping, or somebody else is starting it; a connection of any program may have the port for a moment.
+        // It is still stopping, or another process is starting it; any program may also hold the port for a moment.
         const passing = code === 'EMBEDDED_IN_USE' || code === 'EMBEDDED_PORT_IN_USE';
         if (!passing || Date.now() > deadline) throw error;
       }
@@ -136,16 +136,16 @@ async function startOwn(
   logger: Logger,
   port?: number,
 ): Promise<EmbeddedUse> {
-  // Only here: whoever has a DATABASE_URL need not have the binaries installed.
+  // Import late: with a DATABASE_URL the binaries need not be installed.
   const { startEmbedded } = await import('../../engine/database/embedded/index.ts');
   const first = await access(join(dataDir, 'data')).then(
     () => false,
     () => true,
   );
   const server = await startEmbedded({ dataDir, logger, ...(port !== undefined && { port }) });
-  // Whoever only forgot to set it would look for his jobs in vain.
+  // Warn: a user who only forgot to set it would not find their jobs here.
   if (first && wish === 'join')
-    logger.warn({ dataDir }, 'DATABASE_URL is not set: made an embedded PostgreSQL');
+    logger.warn({ dataDir }, 'DATABASE_URL is not set: created an embedded PostgreSQL');
   return {
     url: server.url,
     port: server.port,
@@ -159,12 +159,12 @@ async function startOwn(
   };
 }
 
-/** A stay at the server that runs in this folder, if one does and it takes our login. */
+/** Joins the server that runs in this folder, if there is one and it accepts our login. */
 export async function visit(dataDir: string): Promise<Visit | undefined> {
   try {
     const folder = await realpath(dataDir);
-    // The server's own file says where it listens, and that it is ready. O_NOFOLLOW: the folder is the server's
-    // account's, and root must not be led elsewhere by a link in it.
+    // The server's own file says where it listens, and that it is ready. O_NOFOLLOW: the folder belongs to the server's
+    // account, and a link in it must not lead root elsewhere.
     const file = await open(
       join(folder, 'data', 'postmaster.pid'),
       constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0),
@@ -191,11 +191,11 @@ export async function visit(dataDir: string): Promise<Visit | undefined> {
 }
 
 /**
- * Guests hold a lock that they share; who stops the server takes it alone. So a guest is either waited for, or waits
- * itself until the server has gone, and looks again: never is it let in and then thrown out.
+ * Guests hold a shared lock; the process that stops the server takes it exclusively. So the owner waits for a guest, or the
+ * guest waits until the server has gone and looks again: no guest is let in and then disconnected.
  *
- * A file that a crash left behind names a port that is anybody's by now. SCRAM proves both sides: a stranger neither
- * accepts our password nor learns it.
+ * A file left behind by a crash names a port that another program may have by now. SCRAM authenticates both sides: another
+ * program neither accepts our password nor learns it.
  */
 async function checkIn(url: string): Promise<pg.Client | undefined> {
   const client = new pg.Client({ connectionString: url, ssl: false, connectionTimeoutMillis: 3_000 });
@@ -218,6 +218,6 @@ async function guestsGone(server: EmbeddedPostgres, limitMs: number): Promise<vo
     await client.query(`select set_config('lock_timeout', $1, false)`, [`${limitMs}ms`]);
     await client.query('select pg_advisory_lock($1)', [guestLock]);
   } catch {
-    // It is to be stopped anyway. The lock, if we have it, goes with the server.
+    // The server will be stopped anyway. The lock, if we have it, ends with the server.
   }
 }

@@ -7,17 +7,17 @@ export interface LoggerOptions {
   readonly level?: LogLevel;
   /** One readable line instead of JSON. Default: whether stderr is a terminal. */
   readonly readable?: boolean;
-  /** Called before each line, for whoever has a half-written line of his own on the terminal. */
+  /** Called before each line, for a program that has a half-written line on the terminal. */
   readonly before?: () => void;
 }
 
-/** Everything is said on stderr: stdout belongs to what a command was asked for. */
+/** Logs go to stderr: stdout is for the output of the command. */
 export function createLogger(options: LoggerOptions = {}): Logger {
   const { level = 'info', readable = process.stderr.isTTY === true, before } = options;
   const settings = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
-  // Written at once: a line about why the process ends must not be lost with the process.
+  // Write synchronously: a line about why the process ends must not be lost with the process.
   const stderr = pino.destination({ dest: 2, sync: true });
-  // Nobody reads any more (`2>&1 | head`); that is no reason to stop working.
+  // The reader has closed the pipe (`2>&1 | head`); that is no reason to stop working.
   stderr.on('error', () => {});
   if (!readable && !before) return pino(settings, stderr);
   return pino(settings, {

@@ -11,17 +11,17 @@ import { withResetAdvice } from './reset-advice.ts';
 
 export interface RuntimeOptions {
   readonly logger: Logger;
-  /** Bring the database up to date first. The embedded one always is. */
+  /** Migrate the database first. The embedded one is always migrated. */
   readonly migrate?: boolean;
-  /** Every part beside the engine: the embedded database, which nobody else looks after, has the tables of all. */
+  /** Every component besides the engine: the embedded database has the tables of all. */
   readonly components: readonly Component[];
-  /** Those whose tables must be there in any database. Default: none. */
+  /** The components whose tables must exist in any database. Default: none. */
   readonly needs?: readonly Component[];
   /** Shown in pg_stat_activity. */
   readonly applicationName?: string;
   /** See `EmbeddedWish`. Default `join`. */
   readonly embedded?: EmbeddedWish;
-  /** Connect to the brokers that are configured. Whoever runs no worker needs none. Default true. */
+  /** Connect to the configured brokers. A process without a worker needs none. Default true. */
   readonly brokers?: boolean;
 }
 
@@ -29,14 +29,14 @@ export interface Runtime {
   readonly tallyman: Tallyman;
   readonly embedded: ReachedDatabase['embedded'];
   readonly lost: ReachedDatabase['lost'];
-  /** Where things run, in words, without secrets. */
+  /** Where things run, as text without secrets. */
   describe(): Readonly<Record<string, string>>;
-  /** The outside services that are configured beside the database; `trouble` says why one is away. */
+  /** The configured external services besides the database; `trouble` says why one is down. */
   brokers(): readonly { readonly name: string; readonly trouble: string | undefined }[];
   close(): Promise<void>;
 }
 
-/** Puts a Tallyman together as the configuration says. What is not configured is not even loaded. */
+/** Builds a Tallyman from the configuration. Modules that are not configured are not loaded. */
 export async function openRuntime(config: Config, options: RuntimeOptions): Promise<Runtime> {
   const { logger } = options;
   const reached = await reachDatabase(config, options);
@@ -58,7 +58,7 @@ export async function openRuntime(config: Config, options: RuntimeOptions): Prom
       jobs: { maxPayloadBytes: config['jobs.maxPayloadBytes'], maxAttempts: config['jobs.maxAttempts'] },
       retention: { keepMs: config['retention.keepMs'] },
       wakeups,
-      // Whoever runs no worker asks a question or two.
+      // A process without a worker runs only a few queries.
       ...(!brokers && { warmConnections: 1 }),
       ...(laneLock && { laneLock }),
     });
@@ -90,7 +90,7 @@ export async function openRuntime(config: Config, options: RuntimeOptions): Prom
   }
 }
 
-/** What the configuration says about workers. */
+/** The configured worker options. */
 export function workerOptions(config: Config): Omit<WorkerOptions, 'kinds'> {
   return {
     concurrency: config['jobs.concurrency'],

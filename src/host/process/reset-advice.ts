@@ -3,7 +3,7 @@ import { isOutOfStep } from '../../engine/database/migration-errors.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import type { ReachedDatabase } from './database.ts';
 
-/** Adds the way out that only the embedded database has: its data is this folder's alone, and can be deleted. */
+/** Adds a fix that only the embedded database has: its data belongs to this folder, and can be deleted. */
 export function withResetAdvice(error: unknown, { embedded }: Pick<ReachedDatabase, 'embedded'>): unknown {
   if (!embedded || !isOutOfStep(error)) return error;
   const shown = relative(process.cwd(), embedded.dataDir) || embedded.dataDir;

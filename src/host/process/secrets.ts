@@ -6,8 +6,8 @@ import { TallymanError } from '../../engine/errors.ts';
 import { SecretBox } from '../../secrets/box.ts';
 
 /**
- * The master secret that is configured; else one that is made once and kept in a file only its owner can read. A fleet
- * on one database needs the same on every machine, so with a DATABASE_URL it has to be configured.
+ * The configured master secret; else one that is generated once and stored in a file that only its owner can read. A fleet
+ * on one database needs the same secret on every machine, so with a DATABASE_URL it must be configured.
  */
 export async function loadSecretBox(config: Config): Promise<SecretBox> {
   const given = config['secrets.key'];
@@ -33,7 +33,7 @@ function decode(text: string): Buffer {
 
 async function readOrMake(path: string): Promise<string> {
   await mkdir(dirname(path), { recursive: true });
-  // Written whole under another name first: of processes that start at once one wins, and none reads half a secret.
+  // Write under another name and link: of several processes that start at once one wins, and none reads half a secret.
   const draft = `${path}.${process.pid}.${randomBytes(4).toString('hex')}`;
   const file = await open(draft, 'wx', 0o600);
   try {

@@ -1,12 +1,12 @@
 const numbers = { SIGINT: 2, SIGTERM: 15 } as const;
 type Signal = keyof typeof numbers;
 
-/** What a shell shows for a process that a signal ended. */
+/** The exit code that a shell shows for a process ended by a signal. */
 export const exitCodeOf = (signal: Signal): number => 128 + numbers[signal];
 
 /**
- * Ctrl-C under npm comes twice, from the terminal and from npm, a moment apart. Only one that comes later than this
- * means "now".
+ * Under npm, Ctrl-C arrives twice, from the terminal and from npm, a moment apart. Only a signal later than this means
+ * "stop now".
  */
 const echoMs = 700;
 

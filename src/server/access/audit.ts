@@ -23,7 +23,7 @@ const insert = `
   select * from json_to_recordset($1) as e ("tenantId" text, actor text, action text, resource text, outcome text,
     status integer, code text, "correlationId" text, address text)`;
 
-/** A write is audited in its own transaction: there is no write without its line, and no line without its write. */
+/** A write is audited in its own transaction: both are committed, or neither is. */
 export async function auditWithin(tx: Queryable, event: AuditEvent): Promise<void> {
   await tx.query(insert, [JSON.stringify([event])]);
 }
@@ -46,10 +46,10 @@ export async function listAudit(
   return pageOf(rows, limit);
 }
 
-/** A flood of refused requests must not become a flood in memory. */
+/** The most entries in memory: a flood of refused requests must not fill it. */
 const mostPending = 10_000;
 
-/** Writes down what was refused or failed, many lines in a commit, without making the answer wait. */
+/** Records refused and failed requests, many per commit, without delaying the answers. */
 export class AuditTrail {
   readonly #database: Database;
   readonly #batcher: Batcher<AuditEvent, undefined>;
@@ -91,7 +91,7 @@ export class AuditTrail {
       });
   }
 
-  /** Resolves when what was noted is written. */
+  /** Resolves when all entries so far are written. */
   async flushed(): Promise<void> {
     while (this.#pending > 0) await new Promise((resolve) => setTimeout(resolve, 5));
   }

@@ -29,7 +29,7 @@ const columns = `id, tenant_id as "tenantId", name, role, created_at as "created
 /** `tlm_<id>_<secret>`: the id finds the row, the secret proves it. */
 const shape = /^tlm_([a-z0-9]{12})_([A-Za-z0-9_-]{43})$/;
 
-/** API keys. Whoever reads the table learns no key; whoever has the table and no pepper cannot even try one. */
+/** API keys. The table reveals no key, and without the pepper nobody can even test a guess against it. */
 export class ApiKeys {
   readonly #database: Queryable;
   readonly #pepper: Buffer;
@@ -39,7 +39,7 @@ export class ApiKeys {
     this.#pepper = box.derive('api-keys');
   }
 
-  /** The key is in the answer and nowhere else. */
+  /** Returns the key, which is not shown again. */
   async create(given: NewApiKey): Promise<{ readonly key: string; readonly apiKey: ApiKey }> {
     requireText(given.name, 'name', 200);
     if (!roles.includes(given.role))
@@ -60,7 +60,7 @@ export class ApiKeys {
     return { key, apiKey: rows[0] as ApiKey };
   }
 
-  /** Whose key it is; undefined for one that is malformed, unknown, expired or revoked, and in the same time. */
+  /** The owner of a key; undefined if it is malformed, unknown, expired or revoked. Takes the same time in each case. */
   async verify(key: string): Promise<ApiKey | undefined> {
     const id = shape.exec(key)?.[1] ?? '';
     const { rows } = await this.#database.query<ApiKey & { hash: Buffer }>(
@@ -89,7 +89,7 @@ export class ApiKeys {
     if (rowCount === 0) throw new TallymanError('NOT_FOUND', `there is no key "${id}"`);
   }
 
-  /** Whether anybody has a key; without one the server trusts whoever reaches it. */
+  /** Whether any key exists; without one the server trusts every caller that can reach it. */
   async any(): Promise<boolean> {
     const { rows } = await this.#database.query(
       `select 1 from tallyman_server.api_keys where revoked_at is null and (expires_at is null or expires_at > now()) limit 1`,
@@ -97,7 +97,7 @@ export class ApiKeys {
     return rows.length > 0;
   }
 
-  /** For people who wonder whether a key is still in use; off by up to a minute. */
+  /** Shows users whether a key is still in use; off by up to a minute. */
   async used(ids: readonly string[]): Promise<void> {
     await this.#database.query(
       'update tallyman_server.api_keys set last_used_at = now() where id = any ($1)',

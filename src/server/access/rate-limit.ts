@@ -1,4 +1,4 @@
-/** Entries that are full again are forgotten when there are so many; who comes back starts with a full bucket. */
+/** Above this many entries, full buckets are deleted; their callers start again with a full bucket. */
 const most = 10_000;
 
 /** A token bucket for each key: `ratePerSecond` on average, `burst` at once. */
@@ -18,7 +18,7 @@ export class RateLimit {
     return this.#buckets.size;
   }
 
-  /** Seconds to wait, or 0 when the request may go on. */
+  /** Seconds to wait, or 0 if the request may proceed. */
   take(key: string): number {
     const now = this.#now();
     const bucket = this.#buckets.get(key) ?? { tokens: this.#burst, at: now };
@@ -35,7 +35,7 @@ export class RateLimit {
   #forgetFull(now: number): void {
     for (const [key, bucket] of this.#buckets)
       if (this.#refilled(bucket, now) >= this.#burst) this.#buckets.delete(key);
-    // All of them in use: the oldest has to go, for memory is bounded.
+    // All of them are in use: delete the oldest, because memory is bounded.
     const [oldest] = this.#buckets.keys();
     if (this.#buckets.size >= most && oldest !== undefined) this.#buckets.delete(oldest);
   }

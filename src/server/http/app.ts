@@ -19,7 +19,7 @@ export interface AppOptions {
   readonly trail: AuditTrail;
   readonly maxBodyBytes: number;
   readonly version: string;
-  /** Routes that are not a tenant's: health, metrics, the live stream. Added before the rest. */
+  /** Routes that belong to no tenant: health, metrics, the live stream. Added before the rest. */
   readonly extend?: (app: FastifyInstance) => void;
 }
 
@@ -31,7 +31,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     bodyLimit: options.maxBodyBytes,
     requestTimeout: 30_000,
     keepAliveTimeout: 65_000,
-    // Long params are refused by their schemas, with a message; the router would just not find the route.
+    // Schemas refuse long params with a message; the router would answer that the route does not exist.
     routerOptions: { maxParamLength: 2_048 },
     genReqId: ({ headers }) => correlationIdOf(headers['x-correlation-id']) ?? randomUUID(),
     frameworkErrors: (error, request, reply) => sendError(request, reply, refusalOf(error, statuses)),
@@ -40,7 +40,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   acceptJson(app);
   acceptCsv(app);
   app.setValidatorCompiler(validatorCompiler);
-  // The routes say what they answer; that is written down, not checked at every request.
+  // Response schemas are documentation; they are not checked at every request.
   app.setSerializerCompiler(() => (value) => JSON.stringify(value));
   app.addHook('onRequest', async (request, reply) => {
     reply.header('x-correlation-id', request.id);
@@ -74,7 +74,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   return app;
 }
 
-/** The caller's own, if it is one that can be kept and printed. */
+/** The caller's request id, if it can be stored and printed. */
 function correlationIdOf(header: string | string[] | undefined): string | undefined {
   return typeof header === 'string' && /^[\x21-\x7e]{1,128}$/.test(header) && isKeepable(header)
     ? header

@@ -2,14 +2,14 @@ import type { FastifyInstance } from 'fastify';
 import { TallymanError } from '../../engine/errors.ts';
 
 /**
- * JSON only, and only text that PostgreSQL can keep: a NUL or half a surrogate pair would fail later, in the middle of a
- * statement, and say nothing about which field it was.
+ * Accepts only JSON, and only text that PostgreSQL can store: a NUL or half a surrogate pair would fail later, in the middle
+ * of a statement, without the name of the field.
  */
 export function acceptJson(app: FastifyInstance): void {
   const parse = app.getDefaultJsonParser('error', 'error');
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, text, done) => {
-    // A body that may be left out may be sent empty, too.
+    // An optional body may also be sent empty.
     if (text === '') return done(null, undefined);
     parse(request, text as string, (error, value) => {
       if (error) return done(error, undefined);
@@ -18,7 +18,7 @@ export function acceptJson(app: FastifyInstance): void {
       done(
         new TallymanError(
           'VALIDATION_ERROR',
-          `${field}: holds a NUL or half a surrogate pair, which cannot be kept`,
+          `${field}: contains a NUL or half a surrogate pair, which cannot be stored`,
           {
             details: { fields: [{ path: field }] },
           },
@@ -29,17 +29,17 @@ export function acceptJson(app: FastifyInstance): void {
   });
 }
 
-/** For the routes that take a table; to the others it is a text where they expect an object. */
+/** For routes that accept CSV; other routes refuse it because they expect an object. */
 export function acceptCsv(app: FastifyInstance): void {
   app.addContentTypeParser('text/csv', { parseAs: 'string' }, (_, text, done) => {
     if (isKeepable(text as string)) return done(null, text);
-    done(new TallymanError('VALIDATION_ERROR', 'body: holds a NUL, which cannot be kept'), undefined);
+    done(new TallymanError('VALIDATION_ERROR', 'body: contains a NUL, which cannot be stored'), undefined);
   });
 }
 
 export const isKeepable = (text: string): boolean => !text.includes('\0') && text.isWellFormed();
 
-/** The path of the first text that cannot be kept. */
+/** The path of the first text that cannot be stored. */
 function unkeepable(value: unknown, path: string): string | undefined {
   if (typeof value === 'string') return isKeepable(value) ? undefined : path;
   if (typeof value !== 'object' || value === null) return undefined;

@@ -2,7 +2,7 @@ import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import { isConnectionError } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
 
-/** What a caller is told: a status and a stable code; never a stack, never SQL. */
+/** The error that a caller gets: a status and a stable code; never a stack, never SQL. */
 export interface Refusal {
   readonly status: number;
   readonly code: string;
@@ -29,7 +29,7 @@ export const coreStatuses: Statuses = {
   VALIDATION_ERROR: 400,
 };
 
-/** What `tallyman.enqueue` and friends raise in SQL. */
+/** The error codes that `tallyman.enqueue` and other SQL functions raise. */
 const sqlCodes: Readonly<Record<string, string>> = {
   TM001: 'UNKNOWN_KIND',
   TM002: 'VALIDATION_ERROR',
@@ -81,7 +81,7 @@ export function refusalOf(error: unknown, statuses: Statuses): Refusal {
     return {
       status: 503,
       code: 'DATABASE_UNAVAILABLE',
-      message: 'the database is away; try again in a moment',
+      message: 'the database cannot be reached; try again in a moment',
     };
   return {
     status: 500,

@@ -14,13 +14,13 @@ export class RateLimitedError extends TallymanError {
   }
 }
 
-/** How long it may take until a first key, made by another process, closes this one's door. */
+/** How long after another process creates the first key this process still accepts requests without one. */
 const lookEveryMs = 2_000;
 
 const loopbackNames = new Set(['localhost', '127.0.0.1', '[::1]']);
 
 /**
- * Lets callers in: by key; or, while no key exists, anybody who reaches loopback, as the administrator of the home tenant.
+ * Authenticates callers: by key; or, while no key exists, everybody on loopback is the administrator of the home tenant.
  */
 export class Gate {
   readonly #keys: ApiKeys;
@@ -56,7 +56,7 @@ export class Gate {
     return { tenantId: apiKey.tenantId, role: apiKey.role, actor: `key:${apiKey.id}` };
   }
 
-  /** Whether no key exists. Looked up again every moment, since other processes make keys, too. */
+  /** Whether no key exists. Checked again regularly, because other processes create keys, too. */
   async #isOpen(): Promise<boolean> {
     if (!this.#open) return false;
     if (performance.now() - this.#lookedAt > lookEveryMs) {
@@ -66,12 +66,12 @@ export class Gate {
     return this.#open;
   }
 
-  /** A first key closes the door at once in the process that made it. */
+  /** In the process that creates the first key, keys are required at once. */
   keyMade(): void {
     this.#open = false;
   }
 
-  /** A page in a browser on this machine can reach loopback under a name of its own; it is not trusted for that. */
+  /** A web page in a browser on this machine can reach loopback under its own host name; such requests are not trusted. */
   #trusted(request: FastifyRequest): Caller {
     const name = (request.headers.host ?? '').replace(/:\d+$/, '');
     const { origin } = request.headers;

@@ -9,13 +9,13 @@ export interface Answer {
   readonly body: unknown;
 }
 
-/** How long an answer can be asked for again. */
+/** How long an answer is kept for a repeated request. */
 export const keepHours = 24;
 
 /**
- * Runs a write once for each key: whoever asks again with the same request gets the first answer, whoever asks for
- * something else is refused. The answer is kept in the transaction of the write; a second request that comes while the
- * first is under way waits for it at the row of its key. A write that was refused leaves nothing, and may be tried again.
+ * Runs a write once per key: the same request again gets the first answer, another request with that key is refused. The
+ * answer is stored in the transaction of the write. A second request that arrives while the first is running waits for it
+ * at the row of its key. A refused write stores nothing, and may be tried again.
  */
 export async function once(
   scope: TenantScope,
@@ -34,7 +34,7 @@ export async function once(
   );
   if (rowCount === 0) return { ...(await earlier(scope, key, digest, box)), replayed: true };
   const answer = await work();
-  // Sealed, since an answer may hold a secret that is shown once.
+  // Sealed, because an answer may contain a secret that is shown once.
   await scope.query(
     'update tallyman_server.idempotency_keys set status = $3, body = $4 where tenant_id = $1 and key = $2',
     [
@@ -63,7 +63,7 @@ async function earlier(scope: TenantScope, key: string, digest: Buffer, box: Sec
 
 const contextOf = (scope: TenantScope, key: string): string => `answer:${scope.tenantId}:${key}`;
 
-/** In bites, so that it holds nobody up. Relies on idempotency_keys_by_age. */
+/** In batches, so that it holds locks only briefly. Relies on idempotency_keys_by_age. */
 export async function forgetAnswers(database: Queryable): Promise<void> {
   for (;;) {
     const { rowCount } = await database.query(

@@ -32,7 +32,7 @@ export const errorShape = z.object({
   }),
 });
 
-/** Puts a route behind the gate and inside its tenant's transaction. */
+/** Registers a route with authentication, and runs it in its tenant's transaction. */
 export function register(app: FastifyInstance, route: AnyRoute, host: ServerDependencies, gate: Gate): void {
   const writes = route.method !== 'GET';
   const status = route.status ?? 200;
@@ -52,7 +52,7 @@ export function register(app: FastifyInstance, route: AnyRoute, host: ServerDepe
       ...(writes && { headers: writeHeaders }),
       response: { [status]: route.response, '4xx': errorShape, '5xx': errorShape },
     },
-    // Before the body is read and judged: a stranger learns nothing about what a route takes.
+    // Before the body is read and checked: an unknown caller learns nothing about the route's parameters.
     onRequest: async (request) => {
       request.caller = await gate.admit(request);
       requireRole(route, request.caller);
@@ -136,7 +136,7 @@ function eventOf(
   };
 }
 
-/** Every error leaves by this door, in one shape; refusals and failed writes are audited. */
+/** All errors are sent here, in one shape; refusals and failed writes are audited. */
 export function answerErrors(
   app: FastifyInstance,
   {

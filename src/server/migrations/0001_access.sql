@@ -1,4 +1,4 @@
--- Who may ask the server for what, and what was asked of it.
+-- API keys and the audit log.
 create schema tallyman_server;
 
 create table tallyman_server.tenants (
@@ -8,7 +8,7 @@ create table tallyman_server.tenants (
 );
 insert into tallyman_server.tenants (id, name) values ('default', 'Default');
 
--- The secret part of a key is shown once and kept nowhere: the row has its HMAC under a pepper that is not in the database.
+-- The secret part of a key is shown once and never stored: the row has its HMAC under a pepper that is not in the database.
 create table tallyman_server.api_keys (
   id text primary key,
   tenant_id text not null references tallyman_server.tenants,
@@ -39,8 +39,8 @@ create table tallyman_server.audit_events (
 );
 create index audit_events_of_tenant on tallyman_server.audit_events (tenant_id, id);
 
--- The answer to a write, for as long as the caller may ask again. Written in the transaction of the write itself: either
--- both are there or neither is.
+-- The answer to a write, for as long as the caller may repeat the request. Written in the transaction of the write: both
+-- are committed, or neither is.
 create table tallyman_server.idempotency_keys (
   tenant_id text not null,
   key text not null check (octet_length(key) between 1 and 255),

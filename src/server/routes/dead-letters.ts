@@ -57,7 +57,7 @@ type Filter = { readonly [K in keyof typeof filterShape]?: string | undefined };
 const toFilter = ({ error_code, entity_type, entity_id, ...rest }: Filter): DeadLetterFilter =>
   given({ ...rest, errorCode: error_code, entityType: entity_type, entityId: entity_id });
 
-/** A request does so many at the most, and says whether there are more: it holds one transaction. */
+/** The most dead letters per request, which is one transaction; `more` says whether there are more. */
 const atOnce = 1000;
 
 export const deadLetterRoutes = [
@@ -92,7 +92,7 @@ export const deadLetterRoutes = [
     method: 'POST',
     url: '/v1/dead-letters/:id/redrive',
     action: 'dead_letters.redrive',
-    summary: 'Send it round again under the same id, with attempts at zero',
+    summary: 'Run it again under the same id, with attempts reset to zero',
     roles: operators,
     params: idParams,
     body: z.strictObject({ to_head: z.boolean().optional() }).nullish(),
@@ -105,7 +105,7 @@ export const deadLetterRoutes = [
     method: 'POST',
     url: '/v1/dead-letters/:id/discard',
     action: 'dead_letters.discard',
-    summary: 'Throw it away for good',
+    summary: 'Delete it for good',
     roles: operators,
     params: idParams,
     status: 204,
@@ -119,7 +119,7 @@ export const deadLetterRoutes = [
     method: 'POST',
     url: '/v1/dead-letters/redrive',
     action: 'dead_letters.redrive_many',
-    summary: `Send round again what the filter matches, oldest first, ${atOnce} at the most; \`more\` says whether to ask again`,
+    summary: `Run again all that the filter matches, oldest first, ${atOnce} at the most; \`more\` says whether to ask again`,
     roles: operators,
     body: z.strictObject({ ...filterShape, to_head: z.boolean().optional() }),
     response: z.object({ redriven: z.number(), more: z.boolean() }),
@@ -135,7 +135,7 @@ export const deadLetterRoutes = [
     method: 'POST',
     url: '/v1/dead-letters/discard',
     action: 'dead_letters.discard_many',
-    summary: `Throw away what the filter matches, oldest first, ${atOnce} at the most; \`more\` says whether to ask again`,
+    summary: `Delete all that the filter matches, oldest first, ${atOnce} at the most; \`more\` says whether to ask again`,
     roles: operators,
     body: z.strictObject(filterShape),
     response: z.object({ discarded: z.number(), more: z.boolean() }),

@@ -58,7 +58,7 @@ export const eventRoutes = [
     method: 'GET',
     url: '/v1/events',
     action: 'events.list',
-    summary: 'Events, oldest first; go on with `after=<next_cursor>`, which misses none',
+    summary: 'Events, oldest first; continue with `after=<next_cursor>`, which misses none',
     roles: readers,
     query: z.strictObject({
       after: id.default('0'),
@@ -79,7 +79,7 @@ export const eventRoutes = [
     method: 'POST',
     url: '/v1/events',
     action: 'events.emit',
-    summary: 'Emit an event of your own; endpoints that subscribe to its type are told',
+    summary: 'Emit an event of your own; endpoints that subscribe to its type get it',
     roles: producers,
     body: z.strictObject({
       event_type: text(128),

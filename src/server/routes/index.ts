@@ -9,7 +9,7 @@ import { queueRoutes } from './queues.ts';
 import { scheduleRoutes } from './schedules.ts';
 import { subjectRoutes } from './subjects.ts';
 
-/** Every route behind the gate: those of the engine and the server, and those of each app. */
+/** Every route that needs a key: those of the engine and the server, and those of each app. */
 export async function routesOf(apps: readonly App[], host: RouteHost): Promise<readonly AnyRoute[]> {
   const fromApps = await Promise.all(apps.map((app) => app.routes?.(host) ?? []));
   return [...coreRoutes(apps), ...fromApps.flat()];

@@ -167,7 +167,7 @@ export const jobRoutes = [
     method: 'POST',
     url: '/v1/jobs/:id/retry',
     action: 'jobs.retry',
-    summary: 'Run again a job that ended unhappily; run now one that waits',
+    summary: 'Run a failed, cancelled or dead job again; run a waiting one now',
     roles: operators,
     params: idParams,
     status: 204,
@@ -177,8 +177,8 @@ export const jobRoutes = [
 ];
 
 /**
- * Through the SQL function, in the tenant's transaction, unless the kind is internal; in one statement. Where the kind is
- * known here, its definition decides whether it is public, and the payload is checked.
+ * Through the SQL function, in the tenant's transaction, in one statement, unless the kind is internal. If this process
+ * knows the kind, its definition decides whether it is public, and the payload is checked.
  */
 async function enqueue(
   host: ServerDependencies,
@@ -199,7 +199,7 @@ async function enqueue(
     }
     payload = checked.value;
   }
-  // A kind that nobody has registered is refused by tallyman.enqueue.
+  // tallyman.enqueue refuses a kind that is not registered.
   const { rows } = await scope.query<{ id: string | null }>(
     `select case when $14 or coalesce(tallyman.is_public_kind($1), true) then
          tallyman.enqueue(kind => $1, payload => $2, queue => $3, priority => $4, lane => $5,

@@ -73,7 +73,7 @@ export const laneRoutes = [
     method: 'POST',
     url: '/v1/lanes/:id/unblock',
     action: 'lanes.unblock',
-    summary: 'Let a blocked lane go on with what waits behind the job that blocked it',
+    summary: 'Let a blocked lane continue after the job that blocked it',
     roles: operators,
     params: idParams,
     status: 204,

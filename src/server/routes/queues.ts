@@ -57,12 +57,12 @@ export const queueRoutes = [
       return toJson(queue);
     },
   }),
-  // Queues are shared by all tenants: who stops one, stops it for everybody.
+  // All tenants share queues: a pause stops a queue for all of them.
   route({
     method: 'POST',
     url: '/v1/queues/:name/pause',
     action: 'queues.pause',
-    summary: 'No worker claims from it any more; what runs, runs on',
+    summary: 'Stop claims from it; running jobs continue',
     roles: operators,
     home: true,
     params: byName,
@@ -86,7 +86,7 @@ export const queueRoutes = [
     method: 'PATCH',
     url: '/v1/queues/:name',
     action: 'queues.configure',
-    summary: 'Limits over the whole fleet; the queue is made if there is none',
+    summary: 'Limits over the whole fleet; the queue is created if there is none',
     roles: operators,
     home: true,
     params: byName,

@@ -121,7 +121,7 @@ export const scheduleRoutes = [
     method: 'POST',
     url: '/v1/schedules/:name/resume',
     action: 'schedules.resume',
-    summary: 'Go on with the next time from now',
+    summary: 'Continue with the next due time',
     roles: operators,
     params: byName,
     status: 204,

@@ -1,4 +1,4 @@
-/** Time line and search: each app answers for what it knows, and the answers are merged here. */
+/** Time line and search: each app answers for its own subjects, and the answers are merged here. */
 import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
 import { Jobs } from '../../engine/jobs/jobs.ts';
@@ -71,7 +71,7 @@ function subjectOf(given: string): Subject {
   return { type, id };
 }
 
-/** A page ends between two times: moments of the same millisecond are not torn apart. */
+/** A page ends between two times: moments of the same millisecond stay together. */
 function pageOfMoments(found: readonly Moment[], limit: number) {
   const newest = found.toSorted((a, b) => b.at.getTime() - a.at.getTime());
   const last = newest[limit - 1];

@@ -17,7 +17,7 @@ describe('processTagReads', () => {
     ]);
     expect(results.map((r) => r.skipReason ?? r.errorMessage ?? (r.isNewBasket ? 'new' : 'moved'))).toEqual([
       'new',
-      'device "nobody" is not known; register it and send the read round again',
+      'device "nobody" is not known; register it and send the read again',
       'same location',
       'moved',
       'stale',

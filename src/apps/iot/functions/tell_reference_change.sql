@@ -1,4 +1,4 @@
--- Programs that keep devices and locations in memory listen here.
+-- Notifies programs that keep devices and locations in memory.
 create or replace function iot.tell_reference_change() returns trigger
 language plpgsql as $$
 begin

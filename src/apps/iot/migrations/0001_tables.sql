@@ -1,4 +1,4 @@
--- What devices are there, and what they said, as they said it. What it means is for others to decide.
+-- Devices, and their messages as they came. Other apps decide what they mean.
 
 create schema iot;
 
@@ -25,7 +25,7 @@ create table iot.devices (
 );
 create index devices_at_location on iot.devices (location_id);
 
--- Append-only, and the narrowest thing that can be replayed. A message that the broker sends twice is here twice.
+-- Append-only, with just the columns that a replay needs. A message that the broker sends twice is stored twice.
 create table iot.tag_reads (
   id bigint generated always as identity primary key,
   event_timestamp timestamptz not null,

@@ -4,8 +4,8 @@
  *   dialling ──CONNACK──> open ──ignore()──> leaving ──close()──> ended
  *       └────────────────────┴── cut, refused, silent, malformed ───^
  *
- * It acknowledges nothing by itself but PUBREL: that answers a PUBREC of ours, which left after the commit. A PUBREL
- * for an id this process never saw belongs to a commit of the process before it, and is answered just the same.
+ * It acknowledges only PUBREL by itself: a PUBREL answers our PUBREC, which we sent after the commit. A PUBREL for an id
+ * that this process never saw belongs to a commit of an earlier process, and is answered, too.
  */
 import type { Socket } from 'node:net';
 import { generate, type IConnackPacket, type IPublishPacket, type Packet, parser } from 'mqtt-packet';
@@ -31,12 +31,12 @@ export interface ConnectionOptions {
   readonly signal?: AbortSignal;
 }
 
-/** How long a broker may take to hang up after our DISCONNECT. */
+/** How long a broker may take to close the connection after our DISCONNECT. */
 const goodbyeMs = 1_000;
 
 export class Connection {
   readonly version: ProtocolVersion;
-  /** Fulfils with the reason once the connection is of no more use. */
+  /** Resolves with the reason when the connection has ended. */
   readonly ended: Promise<string>;
   readonly #settings: MqttSettings;
   readonly #socket: Socket;
@@ -54,7 +54,7 @@ export class Connection {
   #leaving = false;
   #over = false;
 
-  /** Resolves when the broker has let us in; throws MQTT_REFUSED, MQTT_UNREACHABLE or MQTT_CLOSED. */
+  /** Resolves when the broker has accepted us; throws MQTT_REFUSED, MQTT_UNREACHABLE or MQTT_CLOSED. */
   static async open(settings: MqttSettings, options: ConnectionOptions): Promise<Connection> {
     const connection = new Connection(settings, await dial(settings), options);
     await connection.#welcomed.promise;
@@ -96,7 +96,7 @@ export class Connection {
     return this.#welcome !== undefined && !this.#over;
   }
 
-  /** Answers for each filter the QoS granted, or a reason of 0x80 and above. */
+  /** Returns for each filter the granted QoS, or a reason code of 0x80 and above. */
   async subscribe(filters: readonly string[], qos: Qos): Promise<number[]> {
     const messageId = this.#nextPacketId++;
     const { promise, resolve } = Promise.withResolvers<number[]>();
@@ -110,7 +110,7 @@ export class Connection {
     return Promise.race([promise, lost]);
   }
 
-  /** Says that these are durable, in the order given, which must be the order they came in. */
+  /** Acknowledges durable messages, in the given order, which must be the order of arrival. */
   acknowledge(deliveries: readonly Delivery[]): void {
     const due = deliveries.filter(({ message }) => message.qos > 0);
     const acknowledgements = due.map(({ message, packetId }): Acknowledgement => {
@@ -119,24 +119,24 @@ export class Connection {
     if (due.length > 0) this.#send(acknowledgementBytes(acknowledgements));
   }
 
-  /** Stops and starts reading: what is not read stays in the network's and then the broker's memory. */
+  /** Pauses and resumes reading: unread messages stay in the network's buffers and then at the broker. */
   pause(): void {
     if (!this.#leaving) this.#socket.pause();
   }
 
   resume(): void {
-    // What came meanwhile is about to be read; until then silence proves nothing.
+    // Messages that arrived meanwhile are about to be read; until then silence proves nothing.
     this.#heard = true;
     if (this.#socket.isPaused()) this.#socket.resume();
   }
 
-  /** From now on messages are left to the broker. Reading goes on: closing over unread bytes would reset the line. */
+  /** From now on messages are left to the broker. Reading continues: closing with unread bytes would reset the connection. */
   ignore(): void {
     this.#leaving = true;
     this.resume();
   }
 
-  /** Takes leave; the session stays. */
+  /** Disconnects; the broker keeps the session. */
   async close(): Promise<void> {
     if (this.#over) return;
     this.ignore();
@@ -146,7 +146,7 @@ export class Connection {
     clearTimeout(late);
   }
 
-  /** Without leave: for what must not go on, and for what a test kills. */
+  /** Cuts the connection without DISCONNECT: after a protocol error, and for tests. */
   destroy(reason: string): void {
     this.#fail('MQTT_CLOSED', reason);
   }
@@ -211,7 +211,7 @@ export class Connection {
     if (code !== 0) return this.#refuse(code, properties?.reasonString);
     const welcome = welcomeOf(packet, this.#settings, this.version);
     this.#welcome = welcome;
-    // A server keep-alive of 0 turns it off at the broker; silence is still looked for, at our own pace.
+    // A server keep-alive of 0 turns it off at the broker; we still check for silence, at our own interval.
     const seconds = welcome.keepAliveSeconds || this.#settings.keepAliveSeconds;
     this.#pinging = setInterval(() => this.#ping(seconds), seconds * 500);
     this.#welcomed.resolve(welcome);
@@ -239,7 +239,7 @@ export class Connection {
     }
   }
 
-  /** After taking leave nothing is said any more: it would reset the line, and what was said before might go unread. */
+  /** After DISCONNECT nothing is sent any more: it would reset the connection, and earlier packets might go unread. */
   #send(bytes: Buffer): void {
     if (!this.#over && this.#socket.writable) this.#socket.write(bytes);
   }
@@ -262,7 +262,7 @@ export class Connection {
     return `it closed the connection before it answered${perhaps}`;
   }
 
-  /** The one way out. `goodbye`: the reason code for the broker, where it deserves one. */
+  /** The only way to end. `goodbye`: the reason code for the broker, if it gets one. */
   #fail(code: string, reason: string, goodbye?: number, details: Record<string, unknown> = {}): void {
     if (this.#over) return;
     if (goodbye !== undefined && this.version === 5 && this.#welcome !== undefined)

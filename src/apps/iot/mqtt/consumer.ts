@@ -7,8 +7,8 @@
  *     });
  *     await consumer.start();
  *
- * A message is delivered at least once: again whenever its acknowledgement did not reach the broker. The commit has to
- * recognise it, by an idempotency key of its own. Nothing else, packet ids least of all, survives a crash on both sides.
+ * A message is delivered at least once: again whenever its acknowledgement did not reach the broker. The commit must
+ * recognise it by its own idempotency key. Nothing else survives a crash on both sides, least of all packet ids.
  */
 import { messageOf, TallymanError } from '../../../engine/errors.ts';
 import { type Logger, silentLogger } from '../../../engine/logger.ts';
@@ -28,12 +28,12 @@ import { subscribeAll } from './subscriptions.ts';
 import { flawOf, matches } from './topics.ts';
 
 export interface Route {
-  /** A topic filter; it is subscribed to, and the first one that matches gets the message. */
+  /** A topic filter to subscribe to; the first route that matches gets the message. */
   readonly filter: string;
   readonly onBatch: OnBatch;
 }
 
-/** The broker kept nothing for us: what was published while we were away has to come from elsewhere. */
+/** The broker kept no session for us: messages published while we were disconnected must come from elsewhere. */
 export interface SessionGap {
   /** True: this process had a session, and it is gone. False: the first connect of a process, perhaps the first ever. */
   readonly reconnect: boolean;
@@ -43,18 +43,18 @@ export interface SessionGap {
 
 export interface MqttConsumerOptions {
   readonly settings: MqttSettings;
-  /** Gets what no route matches. */
+  /** Gets messages that no route matches. */
   readonly onBatch: OnBatch;
   readonly routes?: readonly Route[];
   readonly deadLetter?: DeadLetter;
-  /** Called with each message as it comes, while others are being committed: for work that needs no database. Must not throw. */
+  /** Called with each message on arrival, while others are being committed: for work that needs no database. Must not throw. */
   readonly onArrival?: (message: MqttMessage) => void;
-  /** Fills the gap; called after subscribing, so that nothing falls between. Tried again until it resolves. */
+  /** Fills the gap; called after subscribing, so that no message is missed. Retried until it resolves. */
   readonly onSessionGap?: (gap: SessionGap) => Promise<void>;
   readonly logger?: Logger;
 }
 
-/** More than a connection takes to say goodbye: what was acknowledged last must reach the broker. */
+/** Longer than a connection takes to close: the last acknowledgements must reach the broker. */
 const closeTimeoutMs = 2_000;
 
 export class MqttConsumer {
@@ -134,7 +134,7 @@ export class MqttConsumer {
     };
   }
 
-  /** Resolves when the first attempt has ended, well or badly: `status()` tells. It goes on trying either way. */
+  /** Resolves when the first attempt has ended; `status()` tells how. It keeps trying either way. */
   async start(): Promise<void> {
     if (!this.#settings.enabled) return;
     if (this.#stopping !== undefined)
@@ -144,8 +144,8 @@ export class MqttConsumer {
   }
 
   /**
-   * Takes no more messages, waits for the batch in hand, acknowledges it and takes leave; the session stays. A batch
-   * that takes longer than `timeoutMs` is not acknowledged, and comes again.
+   * Stops taking messages, waits for the current batch, acknowledges it and disconnects; the broker keeps the session. A batch
+   * that takes longer than `timeoutMs` is not acknowledged, and will be delivered again.
    */
   async stop({ timeoutMs = 10_000 }: { readonly timeoutMs?: number } = {}): Promise<void> {
     if (this.#stopping === undefined) return;
@@ -157,7 +157,7 @@ export class MqttConsumer {
     this.#stopping.abort();
     await this.#link.stop();
     await within(this.#gaps, timeoutMs).catch(() =>
-      this.#logger.warn({ timeoutMs }, 'filling a gap did not end in time; it has to be begun again'),
+      this.#logger.warn({ timeoutMs }, 'filling a gap did not end in time; it must be run again'),
     );
     const { counters } = this.#intake;
     this.#intake = this.#newIntake();
@@ -174,7 +174,7 @@ export class MqttConsumer {
       deadLetter,
       onArrival,
       maxBatch,
-      // One more than the broker may send: at the receive maximum itself PUBRELs must still be read.
+      // One more than the broker may send: PUBRELs must still be read when the receive maximum is reached.
       maxMessages: receiveMaximum + 1,
       maxBytes: maxInFlightBytes,
       logger: this.#logger,
@@ -185,7 +185,7 @@ export class MqttConsumer {
     const onDelivery = this.#intake.receive.bind(this.#intake);
     const connection = await negotiate(this.#settings, { onDelivery, signal }, this.#version);
     this.#connection = connection;
-    // What was found out once need not be asked again.
+    // Remember the negotiated version for the next connect.
     this.#version = connection.version;
     const { clientId, environmentId, cleanSession } = this.#settings;
     const { sessionPresent, sessionExpirySeconds } = connection.welcome;
@@ -224,7 +224,7 @@ export class MqttConsumer {
     };
   }
 
-  /** One after another, each until it succeeds: a gap that nobody fills is a loss. */
+  /** One after another, each until it succeeds: an unfilled gap is lost data. */
   #fillGap(gap: SessionGap): void {
     const { onSessionGap } = this.#options;
     const level = gap.reconnect ? 'warn' : 'info';
@@ -252,7 +252,7 @@ export class MqttConsumer {
   }
 
   #become(state: MqttState, reason?: string): void {
-    // While it is on its way out, what the connection does is no news.
+    // While stopping, ignore changes of the connection.
     if (this.#state === 'stopping' && state !== 'stopped') return;
     if (this.#state !== state) this.#since = new Date();
     this.#state = state;

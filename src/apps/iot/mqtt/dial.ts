@@ -4,13 +4,13 @@ import { connect as connectTls } from 'node:tls';
 import { messageOf, TallymanError } from '../../../engine/errors.ts';
 import type { MqttSettings } from './options.ts';
 
-/** Where the broker is, for people. */
+/** The broker's address, for messages. */
 export function brokerOf({ tls, brokerHost, brokerPort }: MqttSettings): string {
   const host = isIP(brokerHost) === 6 ? `[${brokerHost}]` : brokerHost;
   return `${tls ? 'mqtts' : 'mqtt'}://${host}:${brokerPort}`;
 }
 
-/** A socket on its way to the broker; `secureConnect` or `connect` says that it has arrived. */
+/** A socket that connects to the broker; `secureConnect` or `connect` tells when it has. */
 export async function dial(settings: MqttSettings): Promise<Socket> {
   const { brokerHost: host, brokerPort: port } = settings;
   if (!settings.tls) return connectPlain({ host, port, noDelay: true });

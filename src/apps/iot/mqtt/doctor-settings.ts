@@ -4,7 +4,7 @@ import { effectiveTopic } from './subscriptions.ts';
 
 export type Judge = (level: Finding['level'], check: string, message: string, advice?: string) => void;
 
-/** What can be told without a broker. */
+/** Findings that need no broker. */
 export function judgeSettings(settings: MqttSettings, judge: Judge): void {
   const { environmentId, clientId, cleanSession, sessionExpiryIntervalSeconds: expiry } = settings;
   judge(

@@ -1,7 +1,7 @@
 /**
- * `tallyman doctor mqtt`: whether this deployment loses messages, and what to set where it would.
+ * `tallyman doctor mqtt`: checks whether this deployment can lose messages, and says which setting to change.
  *
- * It connects under an identity of its own. Under the instance's it would throw a running one out.
+ * It connects with its own client id. With the instance's id it would disconnect a running instance.
  */
 import type { Finding } from '../../../engine/database/doctor.ts';
 import { messageOf } from '../../../engine/errors.ts';
@@ -22,13 +22,13 @@ export interface DoctorMqttOptions {
   readonly probeTopic?: string;
   /** 0: none. Default 20. */
   readonly probes?: number;
-  /** Instance ids that are no longer in use: is a session of theirs still there, hoarding messages? */
+  /** Instance ids that are no longer in use: checks whether the broker still keeps a session and messages for them. */
   readonly formerInstances?: readonly string[];
   /** For each answer of the broker. Default 5,000. */
   readonly waitMs?: number;
 }
 
-/** Never throws: what cannot be examined is a finding. */
+/** Never throws: what cannot be checked is a finding. */
 export async function doctorMqtt(options: DoctorMqttOptions): Promise<Finding[]> {
   const findings: Finding[] = [];
   const judge: Judge = (level, check, message, advice) =>
@@ -54,7 +54,7 @@ async function judgeConnection(
   waitMs: number,
   judge: Judge,
 ): Promise<ProtocolVersion | undefined> {
-  // Nothing of it outlives the connection: it subscribes to the real topics, and must not keep their messages.
+  // The session ends with the connection: it subscribes to the real topics, and must not keep their messages.
   const own = { ...asDoctor(settings), cleanSession: true, sessionExpiryIntervalSeconds: 0 };
   const system = new Map<string, string>();
   let connection: Connection;
@@ -63,7 +63,7 @@ async function judgeConnection(
       if (topic.startsWith('$SYS/')) system.set(topic, payload.toString());
     });
   } catch (error) {
-    judge('fail', 'mqtt-connection', messageOf(error), 'Until this is mended, nothing is received.');
+    judge('fail', 'mqtt-connection', messageOf(error), 'Until this is fixed, no messages are received.');
     return undefined;
   }
   judge('ok', 'mqtt-connection', `connected to ${brokerOf(settings)}`);
@@ -113,7 +113,7 @@ async function judgeWelcome(settings: MqttSettings, connection: Connection, judg
   judge('ok', 'mqtt-limits', `receive maximum ${receiveMaximum}; largest packet the broker takes: ${size}`);
 }
 
-/** Plain, not shared: as a member of the group the doctor would take messages away from it. */
+/** Not a shared subscription: as a member of the group the doctor would take messages away from it. */
 async function judgeSubscriptions(
   { subscribeTopics, qos }: MqttSettings,
   connection: Connection,
@@ -140,7 +140,7 @@ async function judgeSubscriptions(
   }
 }
 
-/** What Mosquitto tells about itself; other brokers tell nothing here, and that is no finding. */
+/** What Mosquitto reports about itself; other brokers report nothing here, and that is no finding. */
 async function judgeSystem(
   settings: MqttSettings,
   connection: Connection,
@@ -242,7 +242,7 @@ async function judgeFormer(
     const connection = await openWithin(waitMs, own, undefined, version);
     const { sessionPresent } = connection.welcome;
     await connection.close();
-    // One that was not there has just been made.
+    // A session that did not exist was just created.
     if (!sessionPresent) await forgetSession(own, version, waitMs);
     if (sessionPresent)
       judge(

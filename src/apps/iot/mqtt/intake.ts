@@ -1,11 +1,11 @@
 /**
- * What was received and is not committed yet: handed on in batches, one batch at a time, acknowledged from the front.
+ * Messages that were received but not committed yet: handed on in batches, one at a time, and acknowledged from the front.
  *
- * One batch under way keeps the order of every device, and what arrives meanwhile shares the next commit. A batch that
- * is rejected is tried again, halved, after a pause: so a message that no commit can take ends up alone. It is then a
- * suspect, and others go first. Only when one of them was committed, and the suspect was rejected once more right
- * after, is it the message and not the database: then it is offered to `deadLetter`. Acknowledgements leave in the
- * order of arrival, as MQTT demands; what is done behind something that is not has to wait.
+ * With one batch at a time, messages of every device stay in order, and messages that arrive meanwhile share the next
+ * commit. A rejected batch is retried in halves, after a pause, so a message that cannot be committed ends up alone. It is
+ * then a suspect, and others go first. If another message was committed and the suspect is rejected again right after,
+ * the message is the cause and not the database: then it is offered to `deadLetter`. Acknowledgements leave in the order
+ * of arrival, as MQTT demands: a finished message waits for unfinished ones before it.
  */
 import { messageOf, PermanentError } from '../../../engine/errors.ts';
 import type { Logger } from '../../../engine/logger.ts';
@@ -13,10 +13,10 @@ import { backoffMs } from '../../../engine/resilience/backoff.ts';
 import { pause } from '../../../engine/resilience/deadline.ts';
 import type { Delivery, MqttMessage } from './message.ts';
 
-/** Resolves when all of them are durable, the ones kept as dead letters included; rejects when none is. */
+/** Resolves when all of them are durable, including those kept as dead letters; rejects when none is. */
 export type OnBatch = (messages: readonly MqttMessage[]) => Promise<void>;
 
-/** Keeps a message that `onBatch` rejects while it takes others, or with a PermanentError. Resolves when it is durable: then it is acknowledged. */
+/** Stores a message that `onBatch` rejects while it accepts others, or with a PermanentError. Resolves when it is durable: then it is acknowledged. */
 export type DeadLetter = (message: MqttMessage, error: unknown) => Promise<void>;
 
 /** Where messages come from and acknowledgements go. */
@@ -49,11 +49,11 @@ export interface IntakeCounters {
 interface Held extends Delivery {
   readonly onBatch: OnBatch;
   done: boolean;
-  /** Times it was rejected while alone. */
+  /** How often it was rejected alone. */
   refusals: number;
 }
 
-/** Rejected alone so often, a message is a suspect. */
+/** A message that was rejected alone this often is a suspect. */
 const patience = 3;
 const defaultRetry = { minMs: 100, maxMs: 5_000 };
 
@@ -70,7 +70,7 @@ export class Intake {
   readonly #retry: { readonly minMs: number; readonly maxMs: number };
   readonly #stopping = new AbortController();
   #line: Line | undefined;
-  /** All of one line, in the order of arrival. */
+  /** All messages of one connection, in the order of arrival. */
   #queue: Held[] = [];
   #bytes = 0;
   #limit: number;
@@ -105,8 +105,8 @@ export class Intake {
   }
 
   /**
-   * The line is gone, and with it the right to acknowledge what came over it: packet ids mean nothing on another.
-   * The broker sends all of it again.
+   * The connection is gone, and its messages can no longer be acknowledged: packet ids are valid on one connection only.
+   * The broker sends all of them again.
    */
   forget(next?: Line): void {
     this.#line = next;
@@ -114,7 +114,7 @@ export class Intake {
     this.#bytes = 0;
   }
 
-  /** Resolves when the batch under way is committed and acknowledged. What was not begun is left to the broker. */
+  /** Resolves when the current batch is committed and acknowledged. Messages not begun are left to the broker. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#running;
@@ -125,7 +125,7 @@ export class Intake {
   }
 
   async #run(): Promise<void> {
-    // What arrives in the same turn of the event loop shares the first batch, too.
+    // Messages that arrive in the same turn of the event loop share the first batch, too.
     await new Promise((resolve) => setImmediate(resolve));
     while (this.#queue.length > 0 && !this.#stopping.signal.aborted) {
       const line = this.#line;
@@ -144,7 +144,7 @@ export class Intake {
   #next(waiting: readonly Held[]): Held[] {
     const trusted = waiting.filter((held) => !this.#isSuspect(held));
     if (trusted.length > 0) return trusted.slice(0, this.#limit);
-    // When all are suspects, none is: something else is wrong.
+    // If all messages are suspects, the cause is something else.
     for (const held of waiting) held.refusals = 0;
     return waiting.slice(0, this.#limit);
   }
@@ -153,7 +153,7 @@ export class Intake {
     return !held.done && held.refusals >= patience && this.#options.deadLetter !== undefined;
   }
 
-  /** Each handler gets its own, in order. True when all of them committed. */
+  /** Each handler gets its own messages, in order. True when all handlers committed. */
   async #hand(batch: readonly Held[]): Promise<boolean> {
     const shares = [...Map.groupBy(batch, (held) => held.onBatch).values()];
     const outcomes = await Promise.all(shares.map((share) => this.#commit(share)));
@@ -178,25 +178,25 @@ export class Intake {
       const [alone, ...others] = share;
       if (alone === undefined || others.length > 0) return false;
       alone.refusals += 1;
-      // The handler knows that no retry can mend it.
-      return error instanceof PermanentError && (await this.#bury(alone, error));
+      // The handler knows that no retry can succeed.
+      return error instanceof PermanentError && (await this.#keepAsDeadLetter(alone, error));
     }
     for (const held of share) held.done = true;
     return true;
   }
 
-  /** Others pass: one more try, and if that fails, too, it is the message. */
+  /** Others were committed: one more attempt, and if that fails, too, the message is the cause. */
   async #judge(held: Held): Promise<void> {
     try {
       await held.onBatch([held.message]);
       held.done = true;
     } catch (error) {
-      await this.#bury(held, error);
+      await this.#keepAsDeadLetter(held, error);
     }
   }
 
   /** True when the message is durable as a dead letter. */
-  async #bury(held: Held, cause: unknown): Promise<boolean> {
+  async #keepAsDeadLetter(held: Held, cause: unknown): Promise<boolean> {
     const { deadLetter, logger } = this.#options;
     if (deadLetter === undefined) return false;
     const { topic } = held.message;
@@ -224,7 +224,7 @@ export class Intake {
 
   async #rest(): Promise<void> {
     const signal = this.#stopping.signal;
-    // Looking for the one that spoils a batch is quick; waiting for what will not have even one is not.
+    // While a batch is halved to find the bad message, pauses stay short; for a single message that keeps failing they grow.
     const failures = this.#limit > 1 ? 0 : this.#failures++;
     await pause(backoffMs(failures, this.#retry), signal);
   }

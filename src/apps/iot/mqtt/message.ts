@@ -6,7 +6,7 @@ export interface MqttMessage {
   readonly qos: Qos;
   /** The broker sent it before, perhaps to a process that died. It may or may not have been committed. */
   readonly duplicate: boolean;
-  /** It was kept by the broker for new subscribers. */
+  /** The broker kept it for new subscribers. */
   readonly retained: boolean;
   readonly receivedAt: Date;
   /** MQTT 5 only. */
@@ -21,7 +21,7 @@ export interface MessageProperties {
   readonly userProperties?: Readonly<Record<string, string | string[]>>;
 }
 
-/** A message, and the number under which the broker waits for its acknowledgement (0 for QoS 0: it does not). */
+/** A message and its packet id, for the acknowledgement (0 for QoS 0, which needs none). */
 export interface Delivery {
   readonly message: MqttMessage;
   readonly packetId: number;

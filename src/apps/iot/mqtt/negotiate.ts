@@ -6,8 +6,8 @@ import type { ProtocolVersion } from './packets.ts';
 import { unsupportedVersion } from './reasons.ts';
 
 /**
- * MQTT 5, and 3.1.1 where the broker says that it has no 5. A broker that merely hangs up is not taken to mean that:
- * a session whose subscriptions were once made without their group keeps them.
+ * MQTT 5, or 3.1.1 if the broker says that it does not support 5. A broker that merely closes the connection does not count:
+ * subscriptions made in 3.1.1 without their group would stay in the session.
  */
 export async function negotiate(
   settings: MqttSettings,
@@ -23,7 +23,7 @@ export async function negotiate(
   }
 }
 
-/** For the doctor: an attempt that may take so long, and then leaves nothing behind. */
+/** For the doctor: one attempt with a time limit, which leaves no session behind. */
 export async function openWithin(
   waitMs: number,
   settings: MqttSettings,

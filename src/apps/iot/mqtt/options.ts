@@ -1,5 +1,5 @@
 /**
- * What a consumer can be told, and what becomes of it: defaults, `${NAME}` from the environment, the identity under
+ * The options of a consumer and how they are resolved: defaults, `${NAME}` from the environment, and the client id under
  * which the broker keeps this instance's messages.
  */
 import { randomBytes } from 'node:crypto';
@@ -27,7 +27,7 @@ export const mqttOptions = z.strictObject({
   clientId: word.default('mqtt-processor'),
   environmentId: word.nullable().default(null),
   instanceId: word.nullable().default(null),
-  /** A new identity at every start. What the broker kept for the last one is never fetched: for tests. */
+  /** A new client id at every start. Messages kept for the last one are never fetched: for tests. */
   appendUniqueIdToClientId: z.boolean().default(false),
   subscribeTopics: z.array(filter).default([]),
   sharedSubscriptionGroup: word.nullable().default(null),
@@ -40,11 +40,11 @@ export const mqttOptions = z.strictObject({
   maxReconnectDelaySeconds: z.number().min(0.01).max(86_400).default(60),
   connectTimeoutSeconds: z.number().min(0.1).max(600).default(10),
   keepAliveSeconds: whole(1, 65_535).default(30),
-  /** Messages that the broker may have sent and we have not committed. */
+  /** The most messages that the broker may have sent and we have not committed. */
   receiveMaximum: whole(1, 65_535).default(1000),
-  /** Reading stops while so much waits for its commit, whatever the receive maximum says. */
+  /** Reading pauses while this many bytes wait for their commit, whatever the receive maximum says. */
   maxInFlightBytes: whole(1024, Number.MAX_SAFE_INTEGER).default(64 * 1024 * 1024),
-  /** Null: no limit of ours. A broker drops what is larger without a word to anybody. */
+  /** Null: no limit from us. A broker drops larger messages silently. */
   maxPacketSize: whole(128, 268_435_455).nullable().default(null),
   /** Messages that share one commit, at most. */
   maxBatch: whole(1, 65_535).default(500),
@@ -52,17 +52,17 @@ export const mqttOptions = z.strictObject({
   protocol: z.literal(['auto', '5', '3.1.1']).default('auto'),
   /** Default: on port 8883 only. */
   tls: z.boolean().nullable().default(null),
-  /** PEM, or the path of a file; files are read anew at each connect, so that renewed certificates are taken up. */
+  /** PEM, or the path of a file; files are read again at each connect, so that renewed certificates are used. */
   tlsCa: name.nullable().default(null),
   tlsCertificate: name.nullable().default(null),
   tlsKey: name.nullable().default(null),
-  /** The name in the broker's certificate, where it is not `brokerHost`. */
+  /** The name in the broker's certificate, if it is not `brokerHost`. */
   tlsServerName: name.nullable().default(null),
 });
 
 export type MqttOptions = z.input<typeof mqttOptions>;
 
-/** Options with nothing left open: what a consumer runs on. */
+/** Resolved options, as a consumer uses them. */
 export interface MqttSettings
   extends Omit<z.output<typeof mqttOptions>, 'clientId' | 'environmentId' | 'instanceId' | 'tls'> {
   readonly environmentId: string;
@@ -70,7 +70,7 @@ export interface MqttSettings
   /** As the broker knows it: `{clientId}-{environmentId}-{instanceId}`. */
   readonly clientId: string;
   readonly tls: boolean;
-  /** Where the instance id comes from: a host name that changes is an identity that is lost. */
+  /** Where the instance id comes from: if a host name changes, the session is lost. */
   readonly instanceIdFrom: 'configuration' | 'host name';
 }
 
@@ -79,7 +79,7 @@ export interface Surroundings {
   readonly hostName: string;
 }
 
-/** Throws BAD_OPTION with everything that is wrong. */
+/** Throws BAD_OPTION with all problems. */
 export function mqttSettings(
   options: MqttOptions,
   { env, hostName }: Surroundings = { env: process.env, hostName: hostname() },
@@ -132,7 +132,7 @@ function environmentOf(configured: string | null, env: Surroundings['env'], host
 
 const safe = (text: string): string => text.toLowerCase().replace(/[^a-z0-9_.-]/g, '-');
 
-/** `${NAME}` in any value, also inside lists; one that the environment lacks is an error, not an empty string. */
+/** Replaces `${NAME}` in any value, also inside lists; a missing variable is an error, not an empty string. */
 function expanded(value: unknown, env: Surroundings['env'], path = ''): unknown {
   if (typeof value === 'string') {
     return value.replace(/\$\{([^}]*)\}/g, (whole_, variable: string) => {

@@ -5,7 +5,7 @@ import type { MqttSettings } from './options.ts';
 
 export type ProtocolVersion = 4 | 5;
 
-/** What the broker said to our CONNECT. */
+/** The broker's answer to our CONNECT. */
 export interface Welcome {
   readonly sessionPresent: boolean;
   /** Undefined in 3.1.1: the broker alone decides. */
@@ -76,7 +76,7 @@ export interface Acknowledgement {
   readonly packetId: number;
 }
 
-/** Many in one piece; four bytes each, success being the reason that need not be written. */
+/** Many in one buffer, four bytes each: the reason code for success can be left out. */
 export function acknowledgementBytes(acknowledgements: readonly Acknowledgement[]): Buffer {
   const bytes = Buffer.allocUnsafe(acknowledgements.length * 4);
   for (const [i, { type, packetId }] of acknowledgements.entries()) {

@@ -1,6 +1,6 @@
 /**
- * The proof that a broker keeps what it is given while we are away: subscribe, leave, publish, come back, count.
- * Under an identity and a topic of its own, so that no running instance is disturbed.
+ * Proves that a broker keeps messages while we are disconnected: subscribe, leave, publish, come back, count.
+ * Uses its own client id and topic, so that no running instance is disturbed.
  */
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -15,7 +15,7 @@ import { effectiveTopic } from './subscriptions.ts';
 
 export interface ProbeReport {
   readonly topic: string;
-  /** False: the broker forgot us between leaving and coming back. */
+  /** False: the broker lost our session between leaving and coming back. */
   readonly sessionPresent: boolean;
   readonly published: number;
   readonly arrived: number;
@@ -25,7 +25,7 @@ export interface ProbeReport {
   readonly sessionExpirySeconds: number | undefined;
 }
 
-/** Under the doctor's own identity, which never was a running instance's. */
+/** Uses the doctor's own client id, which no running instance has. */
 export function asDoctor(settings: MqttSettings): MqttSettings {
   return { ...settings, clientId: `${settings.clientId}-doctor-${randomBytes(4).toString('hex')}` };
 }
@@ -57,7 +57,7 @@ export async function probe(
     const second = await openWithin(waitMs, own, onDelivery, version);
     const deadline = Date.now() + waitMs;
     while (arrivals.size < count && Date.now() < deadline && second.isOpen) await pause(20);
-    // Time for one that would come twice.
+    // Wait for a message that might come twice.
     await pause(200);
     const { sessionPresent } = second.welcome;
     await second.close();
@@ -76,7 +76,7 @@ export async function probe(
   }
 }
 
-/** Ends the session that the broker keeps under this client id, with all that waits in it. */
+/** Ends the session that the broker keeps under this client id, with all its waiting messages. */
 export async function forgetSession(
   settings: MqttSettings,
   version: ProtocolVersion,
@@ -87,7 +87,7 @@ export async function forgetSession(
   await connection.close();
 }
 
-/** One after another: the library does not heed the broker's receive maximum. */
+/** One after another: the library ignores the broker's receive maximum. */
 async function publish(
   settings: MqttSettings,
   version: ProtocolVersion,

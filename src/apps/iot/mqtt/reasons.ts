@@ -1,4 +1,4 @@
-/** What a broker or a socket said, in words, with what to do about it. */
+/** Explains what a broker or a socket reported, with what to do about it. */
 
 /** Reason codes of MQTT 5; those of 3.1.1 are brought to the same numbers. */
 const reasons: Readonly<Record<number, string>> = {
@@ -77,7 +77,7 @@ const socketErrors: Readonly<Record<string, string>> = {
 
 export function socketText(error: Error): string {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
-  // A host with several addresses: what the last of them said stands for all.
+  // For a host with several addresses, report the last error.
   if (error instanceof AggregateError && error.errors.length > 0 && code === undefined)
     return socketText(error.errors.at(-1) as Error);
   const words = code === undefined ? undefined : socketErrors[code];

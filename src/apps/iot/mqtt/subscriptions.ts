@@ -5,7 +5,7 @@ import { reasonText } from './reasons.ts';
 import type { MqttSubscription } from './status.ts';
 import { sharedFilter } from './topics.ts';
 
-/** The filter as it is sent: shared where a group is set and the broker can share. */
+/** The filter as it is sent: shared if a group is set and the broker supports it. */
 export function effectiveTopic(
   { sharedSubscriptionGroup: group, environmentId }: MqttSettings,
   topic: string,
@@ -14,7 +14,7 @@ export function effectiveTopic(
   return group === null || !canShare ? topic : sharedFilter(group, environmentId, topic);
 }
 
-/** Subscribes to all of it, also where a session is present: the topics may have changed since. */
+/** Subscribes to all filters, also if the session exists: the topics may have changed since. */
 export async function subscribeAll(
   connection: Connection,
   settings: MqttSettings,
@@ -27,7 +27,7 @@ export async function subscribeAll(
   if (group !== null && !canShare)
     logger.warn(
       { group },
-      'this broker cannot share subscriptions: every instance gets every message, and idempotency has to meet them',
+      'this broker cannot share subscriptions: every instance gets every message, and only idempotent commits count each once',
     );
   const effective = topics.map((topic) => effectiveTopic(settings, topic, canShare));
   const codes = await connection.subscribe(effective, qos);

@@ -2,7 +2,7 @@
 
 /** Whether a topic is one that the filter asks for; `filter` is without `$share/…`. */
 export function matches(filter: string, topic: string): boolean {
-  // Topics of the broker itself are never meant by a wildcard in front.
+  // A leading wildcard never matches the broker's own topics.
   if (topic.startsWith('$') && (filter.startsWith('+') || filter.startsWith('#'))) return false;
   const wanted = filter.split('/');
   const levels = topic.split('/');
@@ -14,7 +14,7 @@ export function matches(filter: string, topic: string): boolean {
   return wanted.length === levels.length;
 }
 
-/** What is wrong with a filter, in words; undefined when it is one. */
+/** Explains what is wrong with a filter; undefined for a valid one. */
 export function flawOf(filter: string): string | undefined {
   if (filter === '') return 'it is empty';
   if (Buffer.byteLength(filter) > 65_535) return 'it is longer than 65,535 bytes';
@@ -29,7 +29,7 @@ export function flawOf(filter: string): string | undefined {
   return undefined;
 }
 
-/** Instances with the same group share the messages; a group is one environment's alone. */
+/** Instances with the same group share the messages; a group belongs to one environment. */
 export function sharedFilter(group: string, environmentId: string, filter: string): string {
   return `$share/${group}-${environmentId}/${filter}`;
 }

@@ -1,8 +1,8 @@
 import type { Queryable } from '../../../engine/database/database.ts';
 
 /**
- * Where a change is made: inside a transaction of the caller's, which the tasks of the change are part of (LBL-2).
- * READ COMMITTED, the default, is what the order of locks and reads in this folder is made for.
+ * A change of what labels show. It runs in the caller's transaction, and its tasks are part of that transaction (LBL-2).
+ * The order of locks and reads in this folder relies on READ COMMITTED, the default.
  */
 export interface Change {
   readonly tx: Queryable;

@@ -4,12 +4,12 @@ import { TemplateError } from '../render/index.ts';
 import type { PageRow } from './tasks.ts';
 
 /**
- * So many images of a change are drawn before it is accepted; of the rest only the placeholders are looked at. A change
+ * The number of images that are drawn before a change is accepted; for the rest only the placeholders are checked. A change
  * holds locks meanwhile: one that touches thousands of labels must not hold them for a minute.
  */
 const mostDrawn = 20;
 
-/** Finds what cannot be drawn while the caller can still be told (LBL-10). */
+/** Finds what cannot be drawn while the caller can still get the error (LBL-10). */
 export async function checkImages(pages: readonly PageRow[]): Promise<void> {
   let drawn = 0;
   for (const page of pages) {

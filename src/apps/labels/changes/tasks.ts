@@ -12,14 +12,14 @@ export interface PageSnapshot {
 
 /** The payload of a task. */
 export interface LabelTask {
-  /** The label's id: one that was removed and added again is another label. */
+  /** The label's id: a label that was removed and added again has another id. */
   readonly label: string;
   readonly mac: string;
   readonly panel: Panel;
   readonly pages: readonly PageSnapshot[];
 }
 
-/** A page with everything that decides about its image. */
+/** A page with everything that its image depends on. */
 export interface PageRow {
   readonly labelId: string;
   readonly mac: string;
@@ -33,7 +33,7 @@ export interface PageRow {
   readonly values: Readonly<Record<string, string>>;
 }
 
-/** The labels on which one of these is to be seen. Relies on pages_of_product and pages_of_template. */
+/** The labels that show one of these. Relies on pages_of_product and pages_of_template. */
 export async function labelsShowing(
   { tx }: Change,
   what: { readonly products: readonly string[] } | { readonly templates: readonly string[] },
@@ -50,12 +50,11 @@ export async function labelsShowing(
 }
 
 /**
- * Holds the labels until the commit, in the order of their MACs, so that two changes wait for each other and never in a
- * circle.
+ * Locks the labels until the commit, in the order of their MACs, so that two changes wait for each other and never deadlock.
  *
- * Invariant: what labels are to show is read after this, in a later statement, which sees all that was committed before
- * the locks were had. Of two transactions that touch one label (one its product, the other its template) the second
- * to get here therefore reads what the first has written, and its task, which comes later in the lane, shows both.
+ * Invariant: a later statement reads what labels are to show, so it sees everything committed before the locks were
+ * granted. If two transactions touch one label (one its product, the other its template), the second one to get the lock
+ * reads what the first has written. Its task comes later in the lane, and shows both changes.
  */
 export async function lockLabels({ tx }: Change, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
@@ -63,11 +62,11 @@ export async function lockLabels({ tx }: Change, ids: readonly string[]): Promis
 }
 
 /**
- * One task for each label that has a page of which `touches` is true, read anew: a label that was moved to another
- * product between the look for it and its lock is no longer touched. The caller has the labels locked.
+ * Adds one task for each label that has a page for which `touches` is true. It reads the pages again under the lock: a label
+ * that moved to another product before it was locked is no longer touched. The caller has locked the labels.
  *
- * Where a store wants the latest only, a task holds all pages of its label, since it takes the place of those before it.
- * Answers how many tasks there are; nothing touched makes none.
+ * If a store wants only the latest change, a task holds all pages of its label, because it replaces earlier tasks.
+ * Returns the number of tasks.
  */
 export async function enqueueTasks(
   change: Change,
@@ -154,7 +153,7 @@ export async function readPages({ tx }: Pick<Change, 'tx'>, labelIds: readonly s
   }));
 }
 
-/** The text of template versions, which never changes. */
+/** The text of template versions. A version never changes. */
 export async function readDesigns(
   { tx }: Pick<Change, 'tx'>,
   versions: readonly string[],
@@ -167,7 +166,7 @@ export async function readDesigns(
   return new Map(rows.map(({ id, svg }) => [id, svg]));
 }
 
-/** What placeholders are filled with. The product's own columns win over attributes of the same name. */
+/** The values for placeholders. The product's own columns win over attributes of the same name. */
 export function valuesOf({
   sku,
   name,

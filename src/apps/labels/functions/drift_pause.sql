@@ -1,6 +1,5 @@
--- How long a page that has drifted so often in a row is left alone before it is looked at again: a label that fell off
--- its shelf must not be pushed to for ever at full speed. The first time not at all, then 10, 20, 40 ... minutes, a day at
--- the most.
+-- How long the drift check skips a page that has drifted this often in a row: a label that fell off its shelf must not be
+-- pushed to forever at full speed. Not at all the first time, then 10, 20, 40 ... minutes, at most a day.
 create or replace function labels.drift_pause(p_drifts integer) returns interval
 language sql immutable as $$
   select case when p_drifts = 0 then interval '0'

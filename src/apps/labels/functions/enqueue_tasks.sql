@@ -1,8 +1,8 @@
--- From a change to tasks, in the transaction that makes the change.
+-- Turns a change into tasks, in the transaction that makes the change.
 --
--- One task a label, in lane `label:{MAC}`, in the order given; each page remembers the task it waits for.
--- The caller has the labels locked, in the order of their MACs; enqueue_many locks the lanes in the same order before a
--- number is drawn. So within a label the order of tasks is the order of commits.
+-- One task for each label, in lane `label:{MAC}`, in the order given; each page stores the task it waits for.
+-- The caller has locked the labels in the order of their MACs. enqueue_many locks the lanes in the same order before it
+-- draws an id. So within a label the order of tasks is the order of commits.
 -- tasks: [{label, mac, latest, resync, pages: [1, ...], payload}]
 create or replace function labels.enqueue_tasks(p_tenant text, p_tasks json, p_correlation text) returns bigint[]
 language plpgsql as $$
@@ -16,7 +16,7 @@ begin
                 'latest_only', t.task -> 'latest') order by t.n)
          from json_array_elements(p_tasks) with ordinality as t (task, n)),
       tenant_id => p_tenant, correlation_id => p_correlation) e;
-  -- In order, as everybody else who holds several pages takes them.
+  -- In the same order as every other statement that locks several pages.
   perform 1 from labels.pages g
     where g.label_id in (select (t.task ->> 'label')::bigint from json_array_elements(p_tasks) t (task))
     order by g.label_id, g.page for no key update;

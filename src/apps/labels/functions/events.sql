@@ -1,5 +1,5 @@
--- `label.shown` and `label.failed` of these pages, as their state is now. The caller has changed them in this transaction, and
--- so holds them.
+-- Emits `label.shown` or `label.failed` for these pages, by their current state. The caller has changed them in this
+-- transaction, and so holds their locks.
 create or replace function labels.tell(p_labels bigint[], p_pages smallint[]) returns void
 language plpgsql as $$
 begin

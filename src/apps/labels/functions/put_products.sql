@@ -1,8 +1,8 @@
--- Makes products, or changes them: what is not given stays, attributes are merged, an attribute given as null goes.
--- Answers which were made and which are now other than they were. All of them stay locked until the commit.
+-- Creates or changes products: fields that are not given stay, attributes are merged, an attribute given as null is removed.
+-- Returns which products were created and which have changed. All of them stay locked until the commit.
 --
--- Those that are missing are made first, then all are locked, each time in the order of their SKUs: two writers with
--- overlapping products wait for each other, and never in a circle.
+-- Creates the missing products first, then locks all, both in the order of their SKUs: two writers with overlapping
+-- products wait for each other and never deadlock.
 -- products: [{sku, name, price, has_price, attributes}]
 create or replace function labels.put_products(p_tenant text, p_store bigint, p_products json)
 returns table (id bigint, sku text, is_new boolean)

@@ -10,9 +10,9 @@ const tokenAnswer = z.object({
   }),
 });
 
-/** A fifth of its life before a token ends, at most this long, it is replaced. */
+/** A token is replaced when a fifth of its life is left, at most this long before its end. */
 const renewBeforeMs = 60_000;
-/** Wrong credentials are not tried again before this: accounts get locked. */
+/** Wrong credentials are not tried again for this long, because AIMS locks accounts. */
 const refusedForMs = 30_000;
 const maxBytes = 64 * 1024;
 
@@ -22,8 +22,8 @@ export interface Credentials {
 }
 
 /**
- * The token of AIMS. One request for it at a time, whoever waits gets its outcome; it is asked for before the old one
- * ends. A caller that was told 401 names the token it used: if there is a newer one by then, that is the answer, so a
+ * The AIMS token. One request for it at a time, shared by all callers that wait; a new one is requested before the old one
+ * expires. A caller that got a 401 names the token it used. If there is a newer one by then, it gets that one, so a
  * hundred calls that fail together make one request.
  */
 export class AimsToken {
@@ -38,7 +38,7 @@ export class AimsToken {
     this.#credentials = credentials;
   }
 
-  /** A token that is good as far as we know. `not` is one that the gateway has just refused. */
+  /** A token that should still be valid. `not` is one that the gateway has just refused. */
   async get(signal: AbortSignal, not?: string): Promise<string> {
     const current = this.#current;
     if (current && current.token !== not && Date.now() < current.renewAt) return current.token;
@@ -54,7 +54,7 @@ export class AimsToken {
     }
   }
 
-  /** Bound to no caller's signal: others wait for it too. The time limit of the connection ends it. */
+  /** Uses no caller's signal, because other callers wait for it too. The connection's time limit ends it. */
   async #fetch(): Promise<string> {
     if (this.#refused && Date.now() < this.#refused.until)
       throw new RetryLater(this.#refused.until - Date.now(), this.#refused.error.message);
@@ -66,7 +66,7 @@ export class AimsToken {
       signal: new AbortController().signal,
       maxBytes,
     });
-    // What AIMS says is not passed on: it may repeat what we sent.
+    // Do not pass on what AIMS says: it may repeat our credentials.
     if (status === 401 || status === 403 || status === 406) {
       const error = new TallymanError(
         'GATEWAY_CREDENTIALS',
@@ -84,7 +84,7 @@ export class AimsToken {
   }
 }
 
-/** Without a token nothing can be pushed, and that is no label's fault: it is never permanent. */
+/** A refused token request is never permanent: nothing can be pushed without a token, and no label caused it. */
 const retryable = (status: number, retryAfterMs: number | undefined): TallymanError => {
   const error = refusal('AIMS, asked for a token,', status, '', retryAfterMs);
   return error instanceof RetryLater ? error : new TallymanError('GATEWAY_FAILED', error.message);

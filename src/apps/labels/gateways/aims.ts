@@ -16,7 +16,7 @@ const labelRow = z.object({
   status: z.string().nullish(),
   battery: z.union([z.string(), z.number()]).nullish(),
   lastResponseTime: z.string().nullish(),
-  /** Not of AIMS: our simulator says what it shows. */
+  /** Not part of AIMS: our simulator reports the hash of what it shows. */
   imageHashes: z.record(z.string(), z.string()).nullish(),
 });
 type LabelRow = z.infer<typeof labelRow>;
@@ -27,10 +27,10 @@ const labelList = z.union([
   z.object({ content: labelRows }).transform((answer) => answer.content),
 ]);
 
-/** Up to so many labels are asked for one by one; beyond that the store's list is read. */
+/** Up to this many labels are asked for one by one; beyond that the store's list is read. */
 const oneByOne = 10;
 const pageSize = 500;
-/** A store of half a million labels: a list that goes on is not a list. */
+/** Enough for half a million labels; a longer list is taken for one that never ends. */
 const maxPages = 1000;
 const connections = 64;
 
@@ -50,7 +50,7 @@ export class AimsGateway implements LabelGateway {
     const body = JSON.stringify({
       labelCode: mac,
       page,
-      // The page that the label is to turn to: what was pushed is what is to be seen.
+      // Turns the label to this page, so that the pushed image is visible.
       frontPage: page,
       image: image.png.toString('base64'),
       dithering: false,
@@ -114,7 +114,7 @@ export class AimsGateway implements LabelGateway {
     return this.#http.call({ ...call, headers: { ...json, authorization: `Bearer ${token}` } });
   }
 
-  /** The JSON of a good answer. AIMS may say 200 and mean otherwise: its own code, in the body, is the one that counts. */
+  /** The JSON of a good answer. AIMS may answer 200 for a failure: its own code in the body decides. */
   #accepted({ status, body, retryAfterMs }: Answer): unknown {
     const json = parsed(body);
     const own = Number((json as { responseCode?: unknown } | undefined)?.responseCode);

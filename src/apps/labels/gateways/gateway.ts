@@ -11,24 +11,24 @@ export interface LabelPush {
 
 export type LabelState = 'shown' | 'processing' | 'timeout' | 'unknown';
 
-/** What a gateway says of one label. */
+/** What a gateway reports about one label. */
 export interface LabelReport {
   readonly mac: string;
   readonly state: LabelState;
-  /** Hash of what the gateway says it shows, by page; missing where the gateway cannot tell. */
+  /** Hash of what the gateway says it shows, by page; missing if the gateway does not report it. */
   readonly hashes?: ReadonlyMap<number, string>;
   readonly battery?: string;
   readonly seenAt?: Date;
 }
 
-/** What speaks with labels over the air. Pushes are accepted first and shown later: `report` tells when. */
+/** Talks to labels over the air. It accepts a push first and shows it later: `report` tells when. */
 export interface LabelGateway {
   /**
-   * Resolves when the gateway has accepted the image. Throws PermanentError for what no retry can mend, RetryLater where
-   * the gateway said when to come again; any other error means: try again.
+   * Resolves when the gateway has accepted the image. Throws PermanentError if no retry can help, RetryLater if the gateway
+   * said when to try again; any other error means: retry.
    */
   push(push: LabelPush, signal: AbortSignal): Promise<void>;
-  /** What the gateway says of these labels, in their order; labels that it does not know come back as 'unknown'. */
+  /** What the gateway reports about these labels, in order; labels that it does not know are 'unknown'. */
   report(macs: readonly string[], signal: AbortSignal): Promise<readonly LabelReport[]>;
   close(): Promise<void>;
 }

@@ -10,7 +10,7 @@ export interface Call {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string | Buffer;
   readonly signal: AbortSignal;
-  /** More than this of an answer is not read. */
+  /** The most bytes of an answer that are read. */
   readonly maxBytes?: number;
 }
 
@@ -44,7 +44,7 @@ export class GatewayHttp {
     return this.#base.host;
   }
 
-  /** Any answer is an answer; throws only where there was none. The time of a call runs once it has its turn. */
+  /** Returns any HTTP answer; throws only if there was none. The time limit starts when the call gets its turn. */
   call(call: Call): Promise<Answer> {
     return this.#turns.run(() => this.#exchange(call), call.signal);
   }
@@ -87,7 +87,7 @@ export class GatewayHttp {
   }
 }
 
-/** The error for an answer that is none: permanent where asking again cannot help, else with the time to wait. */
+/** The error for a refused call: permanent if a retry cannot help, else with the time to wait. */
 export function refusal(
   gateway: string,
   status: number,
@@ -95,7 +95,7 @@ export function refusal(
   retryAfterMs: number | undefined,
 ): TallymanError {
   const message = `${gateway} answered ${status}${said === '' ? '' : `: ${oneLine(said)}`}`;
-  // A token that has run out is replaced.
+  // An expired token is replaced.
   if (status !== 401 && !isRetriableStatus(status)) return new PermanentError('GATEWAY_REFUSED', message);
   if (retryAfterMs !== undefined) return new RetryLater(retryAfterMs, message);
   if (status >= 300 && status < 400)

@@ -6,8 +6,8 @@ import type { Pixels } from '../render/pixels.ts';
 const quality = 100;
 
 /**
- * A JPEG of a label's pixels, for access points that take nothing else: every pixel decodes to within a few steps of its
- * colour and is told apart without dithering.
+ * A JPEG of a label's pixels, for access points that accept only JPEG. Every pixel decodes to within a few steps of its
+ * colour, so the access point finds the right one without dithering.
  */
 export function encodeJpeg(pixels: Pixels, { width, height, palette }: Panel): Buffer {
   const data = Buffer.alloc(width * height * 4, 255);

@@ -19,12 +19,12 @@ const tagRow = z.object({
 type TagRow = z.infer<typeof tagRow>;
 const tagPage = z.object({ tags: z.array(tagRow), continu: z.number().nullish() });
 
-/** A small computer with little memory: one request at a time. */
+/** The access point is a small computer with little memory: one request at a time. */
 const connections = 1;
 const maxBytes = 1024 * 1024;
 const maxPages = 1000;
 const oneByOne = 5;
-/** A tag this long overdue, with an image waiting for it, is not coming. */
+/** A tag with a waiting image that is this long overdue is considered lost. */
 const overdueSeconds = 600;
 
 /** An access point with OpenEPaperLink's firmware. It has no pages and no credentials. */
@@ -81,7 +81,7 @@ export class OpenEPaperLinkGateway implements LabelGateway {
     for (let page = 0; page < maxPages && position != null; page += 1) {
       const { tags, continu }: z.infer<typeof tagPage> = await this.#page(`pos=${position}`, signal);
       rows.push(...tags);
-      // A position that does not move on would be asked for for ever.
+      // Stop if the position does not advance: the loop would never end.
       position = continu != null && continu > position ? continu : undefined;
     }
     return rows;

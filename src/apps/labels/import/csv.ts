@@ -12,7 +12,7 @@ interface Parsed {
   readonly info: { readonly lines: number };
 }
 
-/** A field of 64 KiB is no field: somebody forgot a quote. */
+/** A record longer than 64 KiB means that a closing quote is missing. */
 const longestRecord = 64 * 1024;
 
 /**
@@ -38,13 +38,13 @@ export async function* readProducts(
     }
     if (!columns) yield { line: 1, problem: 'the file is empty: its first line names the columns' };
   } catch (error) {
-    // What comes after a quote that never ends cannot be told apart.
+    // After a quote that is never closed, the remaining lines cannot be separated.
     if (!(error instanceof CsvError)) throw error;
     yield { line: Number(error.lines ?? 0) || 1, problem: `cannot be read: ${messageOf(error)}` };
   }
 }
 
-/** Separated by commas or, as some spreadsheets write it, by semicolons: whichever the first line has. */
+/** Separated by commas or, as some spreadsheets write it, by semicolons: whichever the first line uses. */
 async function* records(input: AsyncIterable<string | Buffer>): AsyncGenerator<Parsed> {
   const pieces = input[Symbol.asyncIterator]();
   let head = '';

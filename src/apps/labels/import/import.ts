@@ -9,7 +9,7 @@ export interface ImportOptions {
   readonly store: string;
   readonly tenantId: string;
   readonly correlationId?: string;
-  /** Do everything, and take it back: what would be changed, and what would be refused. */
+  /** Do everything and roll it back, to report what would be changed and what would be refused. */
   readonly dryRun?: boolean;
   /** Lines in one transaction. Default 500. */
   readonly batch?: number;
@@ -26,13 +26,13 @@ export interface ImportReport {
   readonly labels: number;
   /** What was wrong, by line. */
   readonly bad: readonly { readonly line: number; readonly problem: string }[];
-  /** Good lines that were not taken because they stood in a batch with a bad one. */
+  /** Good lines that were left out because their batch has a bad line. */
   readonly left: number;
 }
 
 /**
- * Takes in a file of products, a batch at a time, each in a transaction of its own: a batch in which a line is bad is not
- * written at all, and the others are. Nothing keeps the whole file in memory.
+ * Imports a file of products in batches, each in its own transaction: a batch with a bad line is not written at all, the
+ * others are. The whole file is never in memory.
  */
 export async function importProducts(
   on: Queryable & Transactor,
@@ -65,7 +65,7 @@ export async function importProducts(
   return { ...sum, bad };
 }
 
-/** Products of a text that is taken as a whole or not at all; at most as many as fit one transaction. */
+/** Products of a text that is imported as a whole or not at all; at most as many as fit one transaction. */
 export async function productsIn(text: string): Promise<ProductChange[]> {
   const lines: ProductLine[] = [];
   for await (const line of readProducts(once(text))) {

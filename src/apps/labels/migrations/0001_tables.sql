@@ -1,16 +1,16 @@
 -- Shelf labels, and what they are to show.
 --
 --   stores              a place with labels, and the gateway that reaches them
---   label_types         sorts of labels: the panel they have
+--   label_types         types of labels: the panel they have
 --   products            what a store sells: the values that templates are filled with
---   templates           designs by name; the one in force is a version
---   template_versions   every version there ever was: a task names the one it was made with
+--   templates           designs by name; each points to its current version
+--   template_versions   every version that was ever saved: a task names the one it was made with
 --   labels              one row a label, by MAC
---   pages               one row for each page of a label that was ever assigned: what it shows, how far that has come
+--   pages               one row for each page of a label that was ever assigned: what it should show, and its state
 --
--- Locks are taken in this order, and within a table in the order of its key: stores, label types, products, templates,
--- labels, then the engine's lanes, then pages. Whoever changes what labels show locks their rows before reading what to
--- show; see changes/tasks.ts.
+-- Lock order, and within a table in key order: stores, label types, products, templates, labels, then the engine's lanes,
+-- then pages. A transaction that changes what labels show locks their rows before it reads what to show;
+-- see changes/tasks.ts.
 
 create schema labels;
 
@@ -23,11 +23,11 @@ create table labels.stores (
   latest_only boolean not null default false,
   currency text,
   locale text,
-  -- How the gateway is reached. Sealed: there is a password in it. Kind and address are there to be looked at.
+  -- How the gateway is reached. Sealed, because it contains a password. Kind and address are readable.
   gateway_sealed text not null,
   gateway_kind text not null,
   gateway_url text not null,
-  -- Grows with each change of the gateway, so that workers know when to make a new connection.
+  -- Increases with each change of the gateway, so that workers know when to make a new connection.
   gateway_version integer not null default 1,
   created_at timestamptz not null default now(),
   unique (tenant_id, code)
@@ -45,14 +45,14 @@ create table labels.label_types (
   unique (tenant_id, name)
 );
 
--- Updated at every change of a price; what is updated is not indexed.
+-- Updated at every price change; no index covers the updated columns.
 create table labels.products (
   id bigint generated always as identity primary key,
   store_id bigint not null references labels.stores (id),
   tenant_id text collate "C" not null,
   sku text collate "C" not null check (octet_length(sku) between 1 and 64),
   name text not null default '',
-  -- As many places as it was given with: 1.50 stays 1.50.
+  -- Keeps the decimal places it was given with: 1.50 stays 1.50.
   price numeric check (price >= 0),
   attributes jsonb not null default '{}',
   created_at timestamptz not null default now(),
@@ -64,7 +64,7 @@ create table labels.templates (
   id bigint generated always as identity primary key,
   tenant_id text collate "C" not null,
   name text collate "C" not null check (octet_length(name) between 1 and 64),
-  -- The version in force; null only inside the transaction that makes the template.
+  -- The current version; null only inside the transaction that creates the template.
   version_id bigint,
   version integer not null default 0,
   created_at timestamptz not null default now(),
@@ -102,8 +102,8 @@ create index labels_of_type on labels.labels (type_id);
 --        timeout      the gateway gave up on the label; a new task was made
 --        failed       the task was given up: refused for good, or a dead letter
 --
--- Ids of tasks grow with their place in the lane, and are kept when a dead letter is sent round again: so
--- `accepted_job` says how far the page has come, and a task below it has nothing to add.
+-- Ids of tasks grow with their place in the lane, and a redriven dead letter keeps its id. So `accepted_job` tells how far
+-- the page has come, and a task with a smaller id has nothing to add.
 create table labels.pages (
   label_id bigint not null references labels.labels (id) on delete cascade,
   page smallint not null check (page between 1 and 16),
@@ -115,9 +115,9 @@ create table labels.pages (
   -- The task for what is wanted now.
   wanted_job bigint,
   wanted_at timestamptz,
-  -- From this task on the image is pushed even if it is the one that was accepted before.
+  -- From this task on the image is pushed even if the gateway already has it.
   resync_job bigint,
-  -- The last task whose image the gateway has; null hash: an attempt failed since, and what it has is not known.
+  -- The last task whose image the gateway has; null hash: an attempt failed since, and it is not known what the gateway has.
   accepted_job bigint,
   accepted_hash text,
   accepted_at timestamptz,
@@ -125,10 +125,10 @@ create table labels.pages (
   shown_at timestamptz,
   -- Why it failed or timed out.
   error text,
-  -- When to ask the gateway about it, and how often that was in vain.
+  -- When to ask the gateway about it, and how often it was asked without a result.
   ask_at timestamptz,
   asked smallint not null default 0,
-  -- How often in a row it had drifted, and until when that is left alone.
+  -- How often in a row it has drifted, and until when the drift check skips it.
   drifts smallint not null default 0,
   drift_after timestamptz,
   primary key (label_id, page),

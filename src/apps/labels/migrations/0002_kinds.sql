@@ -1,5 +1,5 @@
 -- The kinds of its jobs: they can be enqueued before the first worker starts.
 select tallyman.register_kind('labels.push', queue => 'labels', max_attempts => 8);
 select tallyman.register_kind('labels.drift', queue => 'label-checks', priority => 1, max_attempts => 5);
--- Made here: made by the first change, it would keep the others waiting until that one commits.
+-- Created here: if the first change created it, other changes would wait until that one commits.
 select tallyman.prepare_kind('labels.push');

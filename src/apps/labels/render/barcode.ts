@@ -35,7 +35,7 @@ const byLength: Readonly<Record<number, Bars>> = { 8: 'ean8', 12: 'upca', 13: 'e
 export const barcodeTypes = ['gtin', 'ean13', 'ean8', 'upca', 'code128', 'qrcode'] as const;
 export type BarcodeType = (typeof barcodeTypes)[number];
 
-/** A module of at least one pixel, whole pixels only: a bar that is half a pixel wide reads as nothing. */
+/** Whole pixels per module, at least one: a bar of half a pixel cannot be read. */
 export interface Placed {
   /** Path data of the dark modules. */
   readonly path: string;

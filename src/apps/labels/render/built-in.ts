@@ -1,8 +1,8 @@
 import type { Panel } from './panel.ts';
 
 /**
- * A shelf label for any size of panel: what it is, what it costs, its barcode; a price that is lowered stands in a band
- * of the third colour, the old one struck out above it.
+ * A shelf label for any size of panel: name, price, barcode. A reduced price stands in a band of the third colour, with the
+ * old price struck out above it.
  *
  * It needs `name`, `sku`, `price`, `currency` and `locale`, and shows, where there is one, `gtin`, `unitPrice` (an
  * amount) and `unit` (what it is for: `kg`), `promoPrice` and `promoText`.
@@ -132,7 +132,7 @@ function price({ price: area }: Layout): string[] {
   return ['<g tally-unless="promoPrice">', `  ${priceIn(area, '{{price}}', '#000')}`, '</g>'];
 }
 
-/** What is said of the offer, and the old price: above the new one, or beside it where the band is flat. */
+/** The text of the offer and the old price: above the new one, or beside it if the band is flat. */
 function promotion({ price: area }: Layout): string[] {
   const pad = Math.max(3, Math.round(area.height * 0.06));
   const flat = area.width / area.height >= 2;

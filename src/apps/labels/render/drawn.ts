@@ -14,7 +14,7 @@ import {
 } from './text.ts';
 import { escapeXml } from './xml.ts';
 
-/** An element of ours: what SVG has not. It is drawn as paths when the template is filled. */
+/** One of our own elements, which SVG does not have. It is drawn as paths when the template is filled. */
 export interface Drawn {
   readonly element: DrawnElement;
   readonly attributes: ReadonlyMap<string, readonly Piece[]>;
@@ -70,16 +70,16 @@ function drawText(given: Attributes, content: string): string {
   return given.path(paths.join(''));
 }
 
-/** From foot to head, as a pen strikes a price out: a level line would hide the figures. */
+/** A diagonal line, as a pen strikes a price out: a horizontal line would hide the digits. */
 function strike(x: number, y: number, width: number, lettering: Lettering): string {
   const thickness = Math.round(Math.max(1, lettering.size / 14) * 100) / 100;
   const [left, right, foot] = [Math.round(x) - 2, Math.round(x + width) + 2, Math.round(y)];
   const head = foot - Math.round(capHeight(lettering) * 0.9);
-  // Around in the direction of the letters: the other way, it would cut holes into them.
+  // Same winding direction as the letters: the opposite one would cut holes into them.
   return `M${left} ${foot - thickness}L${right} ${head - thickness}v${thickness}L${left} ${foot}z`;
 }
 
-/** The largest size at which it holds, in half pixels from `smallest` to `size`; `smallest` where it never does. */
+/** The largest size that fits, in half pixels from `smallest` to `size`; `smallest` if none does. */
 function shrunk(size: number, smallest: number, holds: (size: number) => boolean): number {
   if (holds(size)) return size;
   let [fits, fails] = [0, Math.ceil((size - smallest) / shrinkStep)];
@@ -91,7 +91,7 @@ function shrunk(size: number, smallest: number, holds: (size: number) => boolean
   return smallest + fits * shrinkStep;
 }
 
-/** Nothing cut off, and no word torn. */
+/** Nothing is cut off, and no word is split. */
 function wholeText(text: string, lettering: Lettering, width: number, most: number): boolean {
   if (text.split(' ').some((word) => widthOf(word, lettering) > width)) return false;
   const lines = breakLines(text, lettering, width, most);
@@ -189,7 +189,7 @@ function drawBarcode(given: Attributes): string {
           symbol.middle - widthOf(symbol.digits, lettering) / 2,
           symbol.bottom + digitsHeight,
         );
-  // Whatever lies below, the quiet zone is white: a reader needs it.
+  // The quiet zone is always white: a scanner needs it.
   return `<rect x="${box.x}" y="${box.y}" width="${box.width}" height="${box.height}" fill="#fff"/>${given.path(symbol.path, ' shape-rendering="crispEdges"')}${given.path(digits)}`;
 }
 

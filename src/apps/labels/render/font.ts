@@ -2,11 +2,11 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
- * A TrueType font, read once a process. The renderer would read and shape the fonts anew for every image: 3.5 of the
- * 4.2 ms of a small label. Outlines that are already paths cost it nothing more than other paths, and what measures a
- * line is what draws it.
+ * A TrueType font, read once per process. The renderer would read and shape the fonts again for every image: 3.5 of the
+ * 4.2 ms of a small label. Outlines that are already paths cost no more than other paths, and the same code measures and
+ * draws a line.
  *
- * Left to right, one glyph a character, pairs kerned by nothing: Latin, Greek and Cyrillic.
+ * Left to right, one glyph per character, no kerning: Latin, Greek and Cyrillic.
  */
 export interface Glyph {
   /** In font units. */
@@ -25,7 +25,7 @@ export const fontFiles = {
 } as const;
 export const fontFamily = 'Inter';
 
-/** A glyph made of glyphs made of glyphs: no font goes deeper. */
+/** How deep glyphs may be made of other glyphs: no font goes deeper. */
 const maxNesting = 6;
 
 export class Font {
@@ -65,7 +65,7 @@ export class Font {
     this.#glyphOf = characterMap(view, table('cmap'));
   }
 
-  /** The glyph of a character; the font's box for what it has not. */
+  /** The glyph of a character; the font's box for a missing one. */
   glyph(codePoint: number): Glyph {
     const index = this.#glyphOf(codePoint);
     let glyph = this.#read.get(index);

@@ -41,7 +41,7 @@ async function rgbaOf(svg: string, hasSvgText: boolean): Promise<Buffer> {
       font: {
         loadSystemFonts: false,
         fontFiles: hasSvgText ? Object.values(fontFiles) : [],
-        // Whatever a template asks for, there is this one: text in a font that is not there would not be drawn at all.
+        // Always use this font: text in a font that is not installed would not be drawn at all.
         defaultFontFamily: fontFamily,
         serifFamily: fontFamily,
         sansSerifFamily: fontFamily,

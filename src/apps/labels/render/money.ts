@@ -1,6 +1,6 @@
 import { TemplateError } from './errors.ts';
 
-/** A price taken apart, so that its decimals can be drawn smaller. */
+/** A price in parts, so that its decimals can be drawn smaller. */
 export interface PriceParts {
   /** With its sign and grouping: `1.299`. */
   readonly whole: string;
@@ -13,14 +13,14 @@ export interface PriceParts {
 
 const decimal = /^-?\d{1,12}(?:\.\d{1,6})?$/;
 
-/** `12.5` in EUR and de-DE: 12 | , | 50 | €. The machine's own language and zone play no part. */
+/** `12.5` in EUR and de-DE: 12 | , | 50 | €. Does not depend on the machine's language and time zone. */
 export function priceParts(amount: string, currency: string, locale: string, name: string): PriceParts {
   if (!decimal.test(amount))
     throw new TemplateError(
       `"${shown(amount)}" is not an amount for {{${name}}}; write it as 12.49, with a point and without a currency.`,
       { placeholder: name },
     );
-  // A string is formatted digit by digit: no binary fraction comes between.
+  // A string is formatted digit by digit, without rounding to a binary fraction.
   const parts = formatter(currency, locale).formatToParts(amount as `${number}`);
   const of = (...types: readonly Intl.NumberFormatPartTypes[]) =>
     parts
@@ -52,7 +52,7 @@ export function day(value: string, locale: string, name: string): string {
   return plain(days(locale).format(time));
 }
 
-/** Which space stands before a € differs between editions of Unicode's data; that would change the image. */
+/** Unicode versions differ in the space before a €, and that would change the image. */
 const plain = (text: string): string =>
   text
     .replace(/[\u202f\u00a0]/g, '\u00a0')
@@ -92,7 +92,7 @@ function language(locale: string): string {
   try {
     known = Intl.NumberFormat.supportedLocalesOf(locale);
   } catch {
-    // Not a language tag at all: the same answer as for one that nobody speaks.
+    // Not a language tag at all: the same error as for an unknown language.
   }
   const [first] = known;
   if (first === undefined)

@@ -12,7 +12,7 @@ export interface Slot {
 }
 export type Piece = string | Slot;
 
-/** What a template is filled with: the values, and what follows from the panel. */
+/** What a template is filled with: the values, and colours that depend on the panel. */
 export interface Filling {
   readonly values: Readonly<Record<string, string>>;
   readonly palette: Palette;
@@ -53,7 +53,7 @@ const colours: Record<string, Record<Palette, string>> = {
   '@on-accent': { bw: '#fff', bwr: '#fff', bwy: '#000' },
 };
 
-/** Splits text into what stands and what is filled in. */
+/** Splits text into fixed parts and placeholders. */
 export function readPieces(text: string, line: number): readonly Piece[] {
   const pieces: Piece[] = [];
   let at = 0;
@@ -98,7 +98,7 @@ function readSlot(inside: string, line: number): Slot {
   return { name, optional, format: format as Format | undefined, line };
 }
 
-/** The values that these pieces cannot do without. */
+/** The values that these pieces require. */
 export const namesIn = (pieces: readonly Piece[]): readonly string[] =>
   pieces.flatMap((piece) =>
     typeof piece === 'string' || piece.name.startsWith('@')
@@ -106,7 +106,7 @@ export const namesIn = (pieces: readonly Piece[]): readonly string[] =>
       : [...(piece.optional ? [] : [piece.name]), ...(piece.format ? (needs[piece.format] ?? []) : [])],
   );
 
-/** The pieces as one text, not escaped. An empty value stays empty whatever its format. */
+/** The pieces as one text, not escaped. An empty value stays empty, whatever its format. */
 export const fillPieces = (pieces: readonly Piece[], filling: Filling): string =>
   pieces.map((piece) => (typeof piece === 'string' ? piece : fillSlot(piece, filling))).join('');
 

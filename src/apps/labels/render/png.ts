@@ -4,7 +4,7 @@ import type { Pixels } from './pixels.ts';
 
 const signature = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
 const indexed = 3;
-/** Nothing bigger is taken apart. */
+/** Larger images are not decoded. */
 const mostPixels = 4_000_000;
 
 /** Bits a pixel: one for two colours, two for three. */
@@ -26,7 +26,7 @@ export function encodePng(pixels: Pixels, panel: Panel): Buffer {
   ]);
 }
 
-/** The same PNG, saying how large it is to be printed. */
+/** The same PNG with its print size. */
 export function withResolution(png: Buffer, dpi: number): Buffer {
   const perMetre = Math.round(dpi / 0.0254);
   const content = Buffer.alloc(9);

@@ -1,7 +1,7 @@
 import type { ResvgRenderOptions } from '@resvg/resvg-js';
 import { messageOf, TallymanError } from '../../../engine/errors.ts';
 
-/** An SVG as pixels, drawn in a thread of the pool: the event loop goes on. Throws where resvg refuses the SVG. */
+/** Draws an SVG as pixels, in a thread of the pool, so that the event loop is free. Throws if resvg rejects the SVG. */
 export type Rasterize = (
   svg: string,
   options: Pick<ResvgRenderOptions, 'background' | 'font'>,
@@ -9,7 +9,7 @@ export type Rasterize = (
 
 let loading: Promise<Rasterize> | undefined;
 
-/** Loaded when the first image is drawn: who draws none needs no program made for this machine. */
+/** Loaded for the first image: a process that draws none needs no native binary. */
 export function rasterizer(): Promise<Rasterize> {
   loading ??= load().catch((error: unknown) => {
     loading = undefined;

@@ -1,4 +1,4 @@
-/** What labels show in previews, where no product is named. */
+/** What previews show if no product is named. */
 export const sampleValues: Readonly<Record<string, string>> = {
   name: 'Organic whole milk 3.8 % fat, glass bottle',
   sku: '10045-331',
@@ -10,7 +10,7 @@ export const sampleValues: Readonly<Record<string, string>> = {
   locale: 'de-DE',
 };
 
-/** The same product while it is cheaper. */
+/** The same product on offer. */
 export const samplePromotion: Readonly<Record<string, string>> = {
   ...sampleValues,
   promoPrice: '1.29',

@@ -1,7 +1,7 @@
 import { TemplateError } from './errors.ts';
 import type { XmlElement } from './xml.ts';
 
-/** What a template may be made of. Nothing here can run, load or refer to anything outside the template. */
+/** The elements and attributes that a template may use. None can run, load or refer to anything outside the template. */
 const shapes = ['rect', 'circle', 'ellipse', 'line', 'polyline', 'polygon', 'path'];
 const text = ['text', 'tspan'];
 const groups = [
@@ -18,7 +18,7 @@ const groups = [
   'image',
 ];
 const allowed = new Set([...shapes, ...text, ...groups]);
-/** What drawing programs leave behind and no picture needs. */
+/** Metadata of drawing programs, which no image needs. */
 const dropped = new Set(['title', 'desc', 'metadata']);
 
 export interface RootLimits {
@@ -64,7 +64,7 @@ export function checkRoot(root: XmlElement, limits: RootLimits): { width: number
   return { width, height };
 }
 
-/** The attributes that stay; undefined for an element that is left out. Throws for one that is not taken. */
+/** The attributes that stay; undefined for an element that is left out. Throws for one that is not allowed. */
 export function checkElement(element: XmlElement): readonly (readonly [string, string])[] | undefined {
   const { name, line } = element;
   if (dropped.has(name) || name.includes(':')) return undefined;
@@ -109,7 +109,7 @@ function checkAttribute(element: string, attribute: string, value: string, line:
       );
 }
 
-/** A few uses of uses make a billion elements of ten: what they come to is counted before anything is drawn. */
+/** Nested <use> elements can turn ten elements into a billion: count the result before anything is drawn. */
 export function checkUses(root: XmlElement, most: number): void {
   const byId = new Map<string, XmlElement>();
   const uses: XmlElement[] = [];

@@ -12,9 +12,9 @@ import {
 import { checkElement, checkRoot, checkUses } from './svg-rules.ts';
 import { escapeXml, readXml, type XmlElement, type XmlNode } from './xml.ts';
 
-/** A template that has been read and found sound. */
+/** A parsed and valid template. */
 export interface Template {
-  /** Names of the values it cannot be filled without. */
+  /** Names of the required values. */
   readonly placeholders: readonly string[];
   readonly width: number;
   readonly height: number;
@@ -23,21 +23,21 @@ export interface Template {
   readonly parts: readonly Part[];
 }
 
-/** What stands, what is filled in, what is drawn, and what is there only if. */
+/** Fixed text, placeholders, drawn elements and conditional parts. */
 export type Part = string | Slot | Drawn | Conditional;
 interface Conditional {
   readonly name: string;
-  /** There only if the value is not empty, or only if it is. */
+  /** Drawn only if the value is not empty, or only if it is. */
   readonly wanted: 'filled' | 'empty';
   readonly parts: readonly Part[];
 }
 
-/** More than any design of a label; what is beyond is a mistake or an attack. */
+/** More than any label design needs; anything larger is a mistake or an attack. */
 export const limits = { bytes: 256 * 1024, elements: 2000, side: 2000, pixels: 1_000_000 } as const;
 
 /**
- * Reads a template: SVG with `{{placeholders}}`, `tally-if`, and our elements. Throws TemplateError, with the line, for
- * whatever would make rendering fail or reach outside.
+ * Parses a template: SVG with `{{placeholders}}`, `tally-if`, and our elements. Throws TemplateError, with the line, for
+ * anything that would make rendering fail or reach outside the template.
  */
 export function readTemplate(svg: string): Template {
   if (Buffer.byteLength(svg) > limits.bytes)
@@ -58,7 +58,7 @@ export function readTemplate(svg: string): Template {
   };
 }
 
-/** The template with its values in, as SVG that nothing need be added to. */
+/** The template with its values, as complete SVG. */
 export function fillTemplate(template: Template, filling: Filling): string {
   return fillParts(template.parts, filling);
 }
@@ -81,7 +81,7 @@ const conditions = { 'tally-if': 'filled', 'tally-unless': 'empty' } as const;
 class Compiler {
   readonly names = new Set<string>();
   hasSvgText = false;
-  /** Named by a condition around: there is a value, or nothing is drawn. */
+  /** Not required if a condition around it names it: without a value nothing is drawn. */
   readonly #known: string[] = [];
   #parts: Part[] = [];
 
@@ -185,7 +185,7 @@ class Compiler {
 
 const isDrawn = (name: string): name is DrawnElement => Object.hasOwn(drawnElements, name);
 
-/** Something that fits each sort of barcode, and is as long as such values are. */
+/** A valid sample of typical length for each type of barcode. */
 const standIns: Readonly<Record<string, string>> = {
   gtin: '4006381333931',
   ean13: '4006381333931',
@@ -196,8 +196,8 @@ const standIns: Readonly<Record<string, string>> = {
 };
 
 /**
- * Draws it with a stand-in for what it shows, so that a wrong attribute is found when the template is saved and not at
- * the first label. Attributes that are filled themselves are known only then.
+ * Draws it with a sample value, so that a wrong attribute is found when the template is saved and not at the first label.
+ * Attributes with placeholders can be checked only when they are filled.
  */
 function probe(drawn: Drawn): void {
   const type = drawn.attributes.get('type')?.join('') ?? '';

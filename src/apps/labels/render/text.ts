@@ -7,11 +7,11 @@ export interface Lettering {
   readonly weight: Weight;
 }
 
-/** Below this size letters stand on whole pixels: every e looks like every other e. */
+/** Below this size letters start on whole pixels, so that the same letter always looks the same. */
 const snapBelow = 30;
 const ellipsis = '…';
 
-/** What cannot be seen and would be drawn as a box: joiners, marks of direction, variation selectors. */
+/** Invisible characters that would be drawn as a box: joiners, direction marks, variation selectors. */
 const invisible = /\p{Default_Ignorable_Code_Point}|\p{Surrogate}/gu;
 
 /** Text as it is drawn: accents joined with their letters, control characters gone, runs of blanks one blank. */
@@ -142,7 +142,7 @@ function breakAt(text: string, fits: (line: string) => boolean): number {
   return best > 0 ? best : longestStart(text, fits);
 }
 
-/** At least one character, or the text would never come to an end. */
+/** At least one character, or the loop would never end. */
 function longestStart(text: string, fits: (line: string) => boolean): number {
   let end = 0;
   for (const character of text) {

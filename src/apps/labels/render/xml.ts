@@ -1,7 +1,7 @@
 import { SaxesParser } from 'saxes';
 import { TemplateError } from './errors.ts';
 
-/** What a template has of XML: no document type, no entities of its own, nothing that reaches outside. */
+/** The XML that a template may use: no document type, no own entities, no external references. */
 export interface XmlElement {
   readonly name: string;
   readonly attributes: ReadonlyMap<string, string>;
@@ -37,7 +37,7 @@ interface OpenElement extends XmlElement {
   readonly children: XmlNode[];
 }
 
-/** Builds the tree from what the parser finds, and says what is wrong in words for the author of a template. */
+/** Builds the tree from the parser's events, and explains errors to the author of a template. */
 class Reader {
   readonly #source: string;
   readonly #maxElements: number;
@@ -120,7 +120,7 @@ const noRoot = 'the template must begin with <svg';
 const noDoctype = 'a document type (<!DOCTYPE …>) is not taken; leave it out';
 const noDeclaration = 'declarations and processing instructions are not taken; leave them out';
 
-/** What the parser says, in terms of the element that it was reading. */
+/** Translates the parser's messages into terms of the element that it was reading. */
 const problems: Readonly<Record<string, (element: string) => string>> = {
   'document must contain a root element.': () => noRoot,
   'inappropriately located doctype declaration.': () => noDoctype,

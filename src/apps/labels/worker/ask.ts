@@ -27,12 +27,12 @@ interface Verdict {
   readonly wait_ms: number;
 }
 
-/** Pages in one round: about so many rows are held at once. */
-const bite = 1000;
+/** Pages in one round, which is about the number of rows locked at once. */
+const batchSize = 1000;
 
 /**
- * Asks the gateways about the pages they have accepted and that are due to be asked about, and writes down what they say:
- * shown, still on its way, or given up, which makes a new task (LBL-7). Answers how many pages were asked about.
+ * Asks the gateways about accepted pages that are due, and stores the answers: shown, still on its way, or given up,
+ * which makes a new task (LBL-7). Returns how many pages it asked about.
  */
 export async function askGateways(options: AskOptions, signal: AbortSignal): Promise<number> {
   let asked = 0;
@@ -40,19 +40,19 @@ export async function askGateways(options: AskOptions, signal: AbortSignal): Pro
     const due = await takeDue(options.database);
     asked += due.length;
     await Promise.all([...byStore(due).values()].map((pages) => askStore(options, pages, signal)));
-    if (due.length < bite || signal.aborted) return asked;
+    if (due.length < batchSize || signal.aborted) return asked;
   }
 }
 
 /**
- * The pages that are due, for this process to ask about: to others they are due again in a minute, so that whoever dies in
- * between leaves them to be asked about, and nobody asks twice. Relies on pages_to_ask.
+ * Takes the pages that are due, for this process. For others they are due again in a minute: so no page is asked about
+ * twice, and after a crash another process takes over. Relies on pages_to_ask.
  */
 async function takeDue(database: Database): Promise<DuePage[]> {
   const { rows } = await database.query<DuePage>(
     `with due as (
        select g.label_id, g.page from labels.pages g where g.ask_at <= now()
-        order by g.ask_at limit ${bite} for no key update skip locked
+        order by g.ask_at limit ${batchSize} for no key update skip locked
      ), taken as (
        update labels.pages g set ask_at = now() + interval '1 minute' from due d
         where g.label_id = d.label_id and g.page = d.page
@@ -64,7 +64,7 @@ async function takeDue(database: Database): Promise<DuePage[]> {
   return rows;
 }
 
-/** A gateway that is away is asked again later; the labels of other stores do not wait for it. */
+/** A gateway that cannot be reached is asked again later; the labels of other stores do not wait for it. */
 async function askStore(
   { database, gateways, observer }: AskOptions,
   pages: readonly DuePage[],
@@ -96,8 +96,8 @@ async function askStore(
   const settled = await saveVerdicts(database, verdicts);
   for (const { state, lag } of settled) if (state === 'shown') observer.shown(lag);
   const again = settled.filter((page) => page.pushAgain).map(({ labelId }) => labelId);
-  // In a transaction of its own: labels are locked before pages, and those were held just now. Whoever dies in between
-  // leaves pages with the state `timeout`, which the drift check looks for.
+  // In its own transaction: labels are locked before pages, and the page locks were held just now. After a crash in
+  // between, pages have the state `timeout`, which the drift check looks for.
   if (again.length > 0)
     await database.transaction((tx) => {
       const timedOut = new Set(again);
@@ -106,8 +106,8 @@ async function askStore(
 }
 
 /**
- * Only where nothing has been accepted since the gateway was asked. Pages that somebody holds are about to change: they
- * are passed over, not waited for.
+ * Updates only pages for which nothing was accepted since the gateway was asked. Locked pages are about to change: they
+ * are skipped, not waited for.
  */
 function saveVerdicts(database: Database, verdicts: readonly Verdict[]): Promise<SettledPage[]> {
   return database.transaction(async (tx) => {
@@ -125,7 +125,7 @@ interface SettledPage {
   readonly page: number;
   /** What the gateway's report means. */
   readonly state: string;
-  /** Nothing newer is wanted, so that the page is in that state, and it is a last one. */
+  /** True if no newer image is wanted and this state is final. */
   readonly isSettled: boolean;
   readonly lag: number;
   readonly pushAgain: boolean;

@@ -15,13 +15,13 @@ interface LabelPage extends ComparedPage {
 
 /** Labels asked about at once: a gateway that knows only lists reads its list once for all of them. */
 const asked = 20_000;
-/** Labels whose pages are compared, and held if need be, at once. */
-const bite = 500;
+/** Labels whose pages are compared, and locked if needed, at once. */
+const batchSize = 500;
 
 /**
- * Compares what labels should show with what their gateways say, and makes tasks for what differs (LBL-8). Also finds what
- * the engine gave up: a page whose task was buried, cancelled or refused, and one whose time was out. Answers how many
- * pages had drifted. Which stores there are is asked for all tenants; everything else runs under the store's own.
+ * Compares what labels should show with what their gateways report, and makes tasks for differences (LBL-8). Also finds
+ * pages that the engine gave up: their task became a dead letter, was cancelled or refused, or timed out. Returns how many
+ * pages had drifted. It lists the stores of all tenants; everything else runs under the store's own tenant.
  */
 export async function checkDrift(options: AskOptions, signal: AbortSignal): Promise<number> {
   const { rows: stores } = await options.database.query<StoreGateway>(
@@ -53,9 +53,9 @@ async function checkStore(options: AskOptions, store: StoreGateway, signal: Abor
     const reports = await gateways.of(store).report(macs, signal);
     await saveSightings(tenant, store, reports);
     const byMac = new Map(reports.map((report) => [report.mac, report]));
-    for (let first = 0; first < macs.length; first += bite) {
-      // Read after the gateway was asked: what was pushed in between waits to be shown, and is left alone.
-      const pages = await pagesOf(tenant, store.storeId, macs.slice(first, first + bite));
+    for (let first = 0; first < macs.length; first += batchSize) {
+      // Read after the gateway was asked: an image pushed in between waits to be shown, and is skipped.
+      const pages = await pagesOf(tenant, store.storeId, macs.slice(first, first + batchSize));
       const drifted = pages.filter((page) => !page.isLeftAlone && hasDrifted(page, byMac.get(page.mac)));
       if (drifted.length > 0) await pushAgain(tenant, drifted);
       for (const _ of drifted) observer.drifted();
@@ -105,7 +105,7 @@ async function pushAgain(tenant: TenantDatabase, pages: readonly LabelPage[]): P
   });
 }
 
-/** Battery and last sign of life, where they are new. Labels that are being changed are passed over. */
+/** Stores battery and last contact if they are new. Skips labels that are being changed. */
 async function saveSightings(
   on: Queryable,
   { storeId }: StoreGateway,

@@ -2,7 +2,7 @@ import type { SecretBox } from '../../../secrets/box.ts';
 import { createGateway, type GatewaySettings, type LabelGateway } from '../gateways/index.ts';
 import { openGateway } from '../stores.ts';
 
-/** What is known of a store's gateway, as it stands in the database. */
+/** A store's gateway, as stored in the database. */
 export interface StoreGateway {
   readonly storeId: string;
   readonly tenantId: string;
@@ -30,7 +30,7 @@ export class Gateways {
 
   of(store: StoreGateway): LabelGateway {
     const known = this.#open.get(store.storeId);
-    // A handler that read the store before it was changed must not bring the old settings back.
+    // A handler that read the store before a change must not bring the old settings back.
     if (known && known.version >= store.version) return known.gateway;
     const gateway = this.#connect(openGateway(this.#box, store));
     this.#open.set(store.storeId, { version: store.version, gateway });

@@ -2,11 +2,11 @@ import { exponentialMs } from '../../../engine/resilience/backoff.ts';
 import type { LabelReport } from '../gateways/index.ts';
 import type { PageState } from '../labels.ts';
 
-/** A page about which a gateway is asked. */
+/** A page that a gateway is asked about. */
 export interface AskedPage {
   readonly page: number;
   readonly acceptedHash: string | null;
-  /** How often that was in vain. */
+  /** How often the gateway was asked without a result. */
   readonly asked: number;
 }
 
@@ -15,15 +15,15 @@ export interface Judgement {
   readonly error?: string;
 }
 
-/** So often a gateway may say that another image is shown than was pushed last, before that is no longer lateness. */
+/** How often a gateway may report another image than the last push before this counts as drift, not as delay. */
 const patience = 5;
 
-/** What a gateway's report makes of a page whose image it had accepted. */
+/** The new state of a page whose image the gateway had accepted, from the gateway's report. */
 export function judge(page: AskedPage, report: LabelReport | undefined): Judgement {
   switch (report?.state) {
     case 'shown': {
       const hash = report.hashes?.get(page.page);
-      // Where the gateway cannot tell what is shown, its word that it is must do.
+      // A gateway that reports no hash is trusted when it says "shown".
       if (report.hashes === undefined || hash === page.acceptedHash) return { state: 'shown' };
       if (page.asked < patience) return { state: 'processing' };
       return { state: 'timeout', error: 'the gateway shows another image than it accepted last' };
@@ -48,10 +48,10 @@ export interface ComparedPage {
   readonly isPending: boolean;
 }
 
-/** Whether a page does not show what it should, and nobody is at it (LBL-8). */
+/** Whether a page does not show what it should, and no task is under way for it (LBL-8). */
 export function hasDrifted(page: ComparedPage, report: LabelReport | undefined): boolean {
   if (page.isPending) return false;
-  // Its task was buried, cancelled or refused: whatever is shown, it is not what is wanted.
+  // Its task became a dead letter, was cancelled or refused: what the label shows is not what is wanted.
   if (page.wantedJob !== page.acceptedJob) return true;
   if (page.state === 'timeout' || page.state === 'failed') return true;
   if (page.state === 'processing') return false;

@@ -12,7 +12,7 @@ import { Pusher } from './push.ts';
 export interface LabelKindsOptions {
   readonly database: Database;
   readonly gateways: Gateways;
-  /** Default: nobody counts. */
+  /** Default: no metrics. */
   readonly observer?: LabelObserver;
   /** How long after a push its gateway is first asked whether the label shows it. Default 2000. */
   readonly askAfterMs?: number;
@@ -20,13 +20,13 @@ export interface LabelKindsOptions {
   readonly backoff?: Backoff;
 }
 
-/** Changes wait here for their labels. */
+/** The queue of changes. */
 export const pushQueue = 'labels';
-/** Apart from the changes: however many of those wait, drift is looked for. */
+/** A separate queue: the drift check runs however many changes wait. */
 const checkQueue = 'label-checks';
 const driftKind = 'labels.drift';
 
-/** Eight attempts: four minutes and a bit, until a task is buried and its label goes on with the next. */
+/** Eight attempts take a little over four minutes; then the task becomes a dead letter and the label's next task runs. */
 const maxAttempts = 8;
 
 const task = z.object({
@@ -43,8 +43,8 @@ const task = z.object({
 });
 
 /**
- * The kinds with which a worker keeps labels in step. A task that is given up is passed over (lane policy `skip`): a later
- * image must not wait for ever behind one that nobody can show, and what is missing is found by the drift check.
+ * The kinds that keep labels up to date. The lane skips a task that is given up (policy `skip`): a later image must not
+ * wait forever behind one that cannot be shown, and the drift check finds what is missing.
  *
  * @example
  * const gateways = new Gateways(box);
@@ -75,8 +75,8 @@ export function labelKinds(options: LabelKindsOptions): readonly AnyKind[] {
 }
 
 /**
- * The drift check, as a schedule of the engine: whichever process is left runs it, and one that dies in the middle leaves
- * it to another. Rounds that pile up while no worker is there become one.
+ * The drift check, as a schedule of the engine: any process can run it, and after a crash another one takes over. Rounds
+ * that pile up while there is no worker become one.
  */
 export const driftSchedule = (cron: string): NewSchedule => ({
   name: driftKind,

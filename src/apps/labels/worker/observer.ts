@@ -1,12 +1,12 @@
-/** Who counts what the workers of a process do; see metrics.ts. */
+/** Reports what the workers of a process do, for metrics; see metrics.ts. */
 export interface LabelObserver {
   /** An image was offered to a gateway. */
   pushed(outcome: 'accepted' | 'retried' | 'failed'): void;
   /** The gateway had the image already. */
   unchanged(): void;
-  /** A label shows what it should, so long after the change. */
+  /** A label shows what it should, this long after the change. */
   shown(lagSeconds: number): void;
-  /** A page shows something else than it should, or nothing is known of it any more. */
+  /** A page shows something else than it should, or its state is no longer known. */
   drifted(): void;
 }
 

@@ -15,7 +15,7 @@ export interface PushTarget {
   readonly pages: ReadonlyMap<number, PageProgress>;
 }
 
-/** The label of a task, with its gateway; undefined when it was removed, or is not the tenant's. */
+/** The label of a task, with its gateway; undefined if it was removed or belongs to another tenant. */
 export async function loadTarget(on: Queryable, labelId: string): Promise<PushTarget | undefined> {
   const { rows } = await on.query<StoreGateway & PageProgress & { mac: string }>(
     `select ${gatewayColumns}, l.mac, g.page, g.accepted_job as "acceptedJob", g.accepted_hash as "acceptedHash",
@@ -35,14 +35,14 @@ export interface Accepted {
   readonly pushed: boolean;
 }
 
-/** The gateway has these images. What was shown already, and is accepted again, is shown still. */
+/** Records that the gateway has these images. A page that already shows the same image stays shown. */
 export async function saveAccepted(
   tx: Queryable,
   task: { readonly label: string; readonly job: string },
   accepted: readonly Accepted[],
   askAfterMs: number,
 ): Promise<void> {
-  // Several are taken in order, as everybody takes them.
+  // Lock several pages in order, as all statements do.
   if (accepted.length > 1)
     await tx.query(
       'select 1 from labels.pages where label_id = $1 and page = any ($2) order by page for no key update',
@@ -74,7 +74,7 @@ export async function saveAccepted(
   );
 }
 
-/** Emits `label.shown` or `label.failed` of pages that have come there in this transaction. */
+/** Emits `label.shown` or `label.failed` for pages that reached that state in this transaction. */
 export async function tell(
   tx: Queryable,
   pages: readonly { readonly labelId: string; readonly page: number }[],
@@ -87,8 +87,8 @@ export async function tell(
 }
 
 /**
- * An attempt failed, and the image may be at the gateway all the same: whatever was accepted before is no longer known to
- * be there. Forgetting a hash costs a push at the most, so this needs no fence.
+ * After a failed attempt the gateway may have the image or not, so the accepted hash is deleted. That costs at most one
+ * extra push, so it needs no fence.
  */
 export async function forgetAccepted(on: Queryable, label: string, page: number): Promise<void> {
   await on.query(
@@ -98,9 +98,9 @@ export async function forgetAccepted(on: Queryable, label: string, page: number)
 }
 
 /**
- * The task is given up. Only while the task is still there: a worker whose lease is past must not overwrite what another
- * has done since. The task is held first, so that it cannot end meanwhile; pages that somebody else holds just now are
- * his to judge.
+ * Records that the task is given up, but only while the task exists: a worker that lost its lease must not overwrite what
+ * another has done since. The task is locked first, so that it cannot end meanwhile. Pages that another transaction has
+ * locked are left to that transaction.
  */
 export async function saveFailed(
   tx: Queryable,

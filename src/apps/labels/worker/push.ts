@@ -23,22 +23,22 @@ export interface PusherOptions {
   readonly logger: Logger;
   readonly gateways: Gateways;
   readonly observer: LabelObserver;
-  /** When to ask for the first time whether a label shows what was pushed. */
+  /** When to ask for the first time whether a label shows the pushed image. */
   readonly askAfterMs: number;
 }
 
 const mostDesigns = 500;
 
 /**
- * Brings one task to its label: render, push what the gateway does not have, and write that down in the commit that
- * completes the task.
+ * Runs one task for a label: renders, pushes what the gateway does not have, and records that in the commit that completes
+ * the task.
  *
  * The gateway is outside of that commit. A worker that dies between the two pushes the same image again. A worker that was
- * paused for longer than its lease, while another went on, may bring an old image to the gateway after a new one: its
- * result is refused by the fence, and it asks for the label to be pushed once more, since only it knows.
+ * paused for longer than its lease may push an old image after another worker pushed a new one. The fence refuses its
+ * result, and it requests another push for the label, because no other process knows.
  *
- * Whose label, gateway and template these are is decided by the tenant of the job: a task that names those of another
- * tenant finds nothing.
+ * The tenant of the job decides which label, gateway and template it finds: a task that names those of another tenant
+ * finds nothing.
  */
 export class Pusher {
   readonly #options: PusherOptions;
@@ -59,7 +59,7 @@ export class Pusher {
     try {
       for (const page of task.pages) {
         const before = target.pages.get(page.page);
-        // A dead letter that goes round again keeps its id: what came after it is there already, and stays.
+        // A redriven dead letter keeps its id: if a later task was accepted, its image stays.
         if (!before || isAtLeast(before.acceptedJob, context.id)) continue;
         accepted.push(await this.#page({ task, page, before, target }, context));
       }
@@ -69,7 +69,7 @@ export class Pusher {
       );
     } catch (error) {
       if (isLeaseLost(error, context)) await this.#pushAgain(task, context);
-      // Other pages of the task are at the gateway, and nothing says so.
+      // Other pages of the task may be at the gateway, and nothing has recorded that.
       else
         for (const { page, pushed } of accepted) if (pushed) await forgetAccepted(tenant, task.label, page);
       throw error;
@@ -107,11 +107,13 @@ export class Pusher {
     return { page: page.page, hash, pushed: true };
   }
 
-  /** Later, without having tried, where the gateway of the store is away: costs no attempt. */
+  /** Postpones the task without an attempt if the store's gateway cannot be reached. */
   #passGate({ storeId, code }: StoreGateway, label: string): void {
     const waitMs = this.#gate.waitMs(storeId, label, performance.now());
     if (waitMs === 0) return;
-    throw new RetryLater(waitMs, `put off: the gateway of store "${code}" is away`, { isFree: true });
+    throw new RetryLater(waitMs, `put off: the gateway of store "${code}" cannot be reached`, {
+      isFree: true,
+    });
   }
 
   #tellGate(storeId: string, label: string, error: unknown, context: JobContext): void {
@@ -146,7 +148,7 @@ export class Pusher {
     return svg;
   }
 
-  /** Writes down what the engine is about to decide: no more attempts. */
+  /** Records what the engine is about to decide: no more attempts. */
   async #giveUp(task: LabelTask, context: JobContext, error: unknown): Promise<never> {
     if (isLeaseLost(error, context)) throw error;
     const isLast = error instanceof PermanentError || context.attempt >= context.maxAttempts;
@@ -162,7 +164,7 @@ export class Pusher {
     throw error;
   }
 
-  /** What this worker pushed, or was pushing, may come to the gateway after what another pushed since. */
+  /** What this worker pushed, or was pushing, may reach the gateway after another worker's newer push. */
   async #pushAgain(task: LabelTask, context: JobContext): Promise<void> {
     const { tenantId, tenant, correlationId } = context;
     try {

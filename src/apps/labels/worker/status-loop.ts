@@ -8,9 +8,9 @@ export interface StatusLoopOptions extends AskOptions {
 }
 
 /**
- * Asks gateways about labels, over and over. Every process that brings images to labels has one; they share the work, and
- * what one leaves behind by dying is due again a minute later. It is no job: one every two seconds, for ever, would bury
- * the others in the lists that people read.
+ * Asks gateways about labels, again and again. Every process that pushes images runs one; they share the work, and the pages
+ * of a crashed process are due again a minute later. It is not a job: one job every two seconds would fill the lists that
+ * people read.
  */
 export class StatusLoop {
   readonly #options: StatusLoopOptions;
@@ -21,7 +21,7 @@ export class StatusLoop {
     this.#options = options;
   }
 
-  /** Goes on until stop(); trouble is logged and tried again, never thrown. */
+  /** Runs until stop(); logs errors and tries again, never throws. */
   start(): void {
     this.#running = this.#run(this.#stopping.signal);
   }
@@ -40,7 +40,7 @@ export class StatusLoop {
         trouble = undefined;
       } catch (error) {
         if (stopped.aborted) return;
-        // Once for as long as it stays the same.
+        // Log an error once for as long as it stays the same.
         if (trouble !== messageOf(error))
           database.logger.warn(
             { error: messageOf(error) },

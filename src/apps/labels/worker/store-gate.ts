@@ -3,30 +3,30 @@ import { exponentialMs } from '../../../engine/resilience/backoff.ts';
 interface StoreState {
   /** In a row. */
   failures: number;
-  /** Times in a row that the gate was closed without a success. */
+  /** How often in a row the gate closed without a success in between. */
   closed: number;
   closedUntil: number;
   isProbed: boolean;
   /** Labels that failed since the last success. */
   readonly failed: Set<string>;
-  /** One that has not failed was put off, and is expected by then. */
+  /** A label that has not failed was postponed, and is expected back by then. */
   freshUntil: number;
 }
 
-/** So many pushes in a row may fail, or all of one label, before the store is taken to be out of reach. */
+/** How many pushes in a row may fail, other than all of one label, before the store counts as unreachable. */
 const threshold = 5;
 const shortestMs = 1000;
 const closedLimits = { minMs: shortestMs, maxMs: 60_000 };
-/** By so much a busy worker may be late. */
+/** How late a busy worker may be. */
 const graceMs = 5000;
 
 /**
- * Keeps a store whose gateway is away from taking every slot of a worker with pushes that wait for their time limit. After
- * some failures in a row its tasks are put off, unheard; when the time is past one goes through to see, and the rest
- * follow if it succeeds. Of this process alone: each finds out for itself.
+ * A circuit breaker for a store: pushes to an unreachable gateway must not occupy every slot of a worker until they time
+ * out. After some failures in a row the store's tasks are postponed without an attempt. After the wait one task probes the
+ * gateway, and the rest follow if it succeeds. Each process has its own. An open gate lets pushes through.
  *
- * Labels that fail while their gateway is well must not hold up the others: one alone closes nothing, and those that have
- * not failed are sent to see before those that have.
+ * Labels that fail while their gateway is healthy must not hold up the others: one failing label does not trip the breaker,
+ * and labels that have not failed probe before those that have.
  *
  *   open ──failures──> closed ──time──> probed ──success──> open
  *                        ^                 │
@@ -35,7 +35,7 @@ const graceMs = 5000;
 export class StoreGate {
   readonly #stores = new Map<string, StoreState>();
 
-  /** How long a push to this label of the store has to wait; 0: it may go, and its outcome must be told. */
+  /** How long a push to this label must wait; 0: it may go, and its outcome must be reported. */
   waitMs(storeId: string, label: string, now: number): number {
     const store = this.#stores.get(storeId);
     if (!store || store.closed === 0) return 0;
@@ -47,7 +47,7 @@ export class StoreGate {
     return waitMs;
   }
 
-  /** The gateway answered, whatever it said. */
+  /** The gateway answered, with success or not. */
   answered(storeId: string): void {
     this.#stores.delete(storeId);
   }
@@ -65,14 +65,14 @@ export class StoreGate {
     store.failures += 1;
     store.failed.add(label);
     if (store.failures < threshold || store.failed.size === 1) return;
-    // Those that were under way when it closed tell nothing new.
+    // Pushes that were running when it closed tell nothing new.
     if (store.closed > 0 && !store.isProbed) return;
     store.closedUntil = now + exponentialMs(store.closed, closedLimits);
     store.closed += 1;
     store.isProbed = false;
   }
 
-  /** The push was broken off; another may go to see. */
+  /** The push was aborted; another may probe. */
   brokenOff(storeId: string): void {
     const store = this.#stores.get(storeId);
     if (store) store.isProbed = false;

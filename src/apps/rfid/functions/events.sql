@@ -1,5 +1,5 @@
--- What happens to baskets and shipments, as events, in the transaction in which it happens. Callers hold the baskets, or the
--- shipment: so the events of each have the order in which they happened.
+-- Writes events about baskets and shipments, in the transaction that makes the change. Callers hold the locks of the baskets
+-- or of the shipment, so the events of each are in the order in which they happened.
 
 -- One event for each movement, and before it one for a basket that is new: its first movement comes from nowhere.
 create or replace function rfid.tell_movements(
@@ -9,7 +9,7 @@ language plpgsql
 set plan_cache_mode = force_generic_plan
 as $$
 begin
-  -- In the order of the movements, as the nested loop yields them: to sort each array would cost more than the rest.
+  -- Relies on the nested loop for the order of the movements: sorting each array would cost more than the rest.
   perform tallyman_events.emit_many(
       array_agg(e.event_type), array_agg('basket'::text), array_agg(m.epc_hex), array_agg(e.payload),
       array_agg(m.tenant_id), occurred_at => array_agg(m.at))
@@ -37,11 +37,11 @@ begin
     from rfid.shipments s where s.id = any (p_shipments) having count(*) > 0;
 end $$;
 
--- Those of the shipments that have left and whose baskets are all back: `closed`, once.
+-- Writes `closed`, once, for each of these shipments that has left and whose baskets are all back.
 --
 -- Two transactions may bring back the last two baskets of a shipment at the same time, and neither sees the other's. So each
--- takes a lock of the shipment until its commit, then looks. It is the last lock that anybody takes, in the order of keys:
--- the shipment's own row comes before the baskets, which the caller has already.
+-- takes a lock of the shipment until its commit, then checks. This lock is always taken last, in the order of keys: the
+-- shipment's own row is locked before the baskets, and the caller already holds the baskets.
 create or replace function rfid.tell_closed(p_shipments bigint[]) returns void
 language plpgsql as $$
 begin

@@ -1,14 +1,14 @@
--- The statements of processTagReads, in its order. Functions, so that a session plans them once.
+-- The statements of processTagReads, in the order it runs them. They are functions so that a session plans them once.
 --
--- A plan that was made while a table was empty must be right when it has a million rows, and a join is not: from the
--- side of an empty table it looks best. So each row looks up what it needs: by a lateral subquery that cannot be
--- flattened (`offset 0`, or a lock in it), or by a nested loop where nothing else is allowed.
+-- A plan made while a table was empty must still be good at a million rows. A join is not: next to an empty table, the
+-- wrong join looks best. So each row looks up what it needs, by a lateral subquery that cannot be flattened
+-- (`offset 0`, or a lock in it), or by a nested loop where the other plans are switched off.
 
--- Makes the baskets that are not there yet and locks all of them, until the caller's transaction ends.
+-- Creates the missing baskets and locks all of them until the caller's transaction ends.
 --
--- Both in the order of their keys, new ones first: whoever waits for a new basket holds only smaller new ones, whoever
--- waits for an old one holds only smaller old ones beside its own new ones, which nobody who waits for an old one can
--- see. So nobody waits in a circle. Relies on baskets_by_epc.
+-- Both steps go in key order, new baskets first, so transactions cannot deadlock: one that waits for a new basket holds
+-- only smaller new ones. One that waits for an old basket holds only smaller old ones and its own new ones, which no
+-- transaction that waits for an old basket can see. Relies on baskets_by_epc.
 create or replace function rfid.take_baskets(p_tenants text[], p_epcs text[], p_uris text[])
 returns table (n bigint, id bigint, location_id bigint, last_seen_at numeric,
                movement_id bigint, moved_from bigint, moved_to bigint, moved_at numeric)
@@ -24,7 +24,7 @@ begin
                       where b.tenant_id = w.tenant_id and b.epc_hex = w.epc_hex offset 0)
    order by w.tenant_id collate "C", w.epc_hex collate "C"
   on conflict do nothing;
-  -- A statement of its own: its snapshot is younger than the waiting, so it sees what others made meanwhile.
+  -- A separate statement: its snapshot is taken after the wait, so it sees baskets that others created meanwhile.
   return query
   select w.n, b.id, b.location_id, extract(epoch from b.last_seen_at),
          b.movement_id, b.moved_from, b.moved_to, extract(epoch from b.moved_at)
@@ -35,8 +35,8 @@ begin
                      for no key update) b;
 end $$;
 
--- Which of these reads have been processed, by one key or the other. Exact only for reads whose baskets the caller
--- holds: the same read is of the same basket, so nobody else can be processing it now.
+-- Which of these reads have been processed, by either key. Exact only for reads whose baskets the caller has locked:
+-- the same read always has the same basket, so no other transaction can be processing it now.
 -- Relies on processings_by_content and processings_by_tag_read.
 create or replace function rfid.processed(p_tenants text[], p_hashes text[], p_tag_reads bigint[])
 returns table (n bigint, basket_id bigint, movement_id bigint)
@@ -61,8 +61,8 @@ begin
   end if;
 end $$;
 
--- Writes a decision: movements, what became of the baskets, and a row for each read that is no duplicate. Answers the ids of the movements,
--- in their order. Reads and baskets name a movement of this call by its number from 1, an earlier one by its id.
+-- Writes a decision: movements, the new state of baskets, and a row for each read that is no duplicate. Returns the ids of
+-- the movements, in order. Reads and baskets refer to a movement of this call by its number from 1, to an earlier one by its id.
 create or replace function rfid.record(
   p_move_tenants text[], p_move_baskets bigint[], p_move_from bigint[], p_move_to bigint[],
   p_move_at timestamptz[], p_move_windows timestamptz[], p_move_devices text[],
@@ -84,7 +84,7 @@ begin
   select m.* from unnest(v_moves, p_move_baskets, p_move_from, p_move_to, p_move_at, p_move_windows, p_move_devices,
                          p_move_tenants) as m;
 
-  -- The one join: with the others off it can only go through the primary key, row by row.
+  -- The only join: with the other plans off it must use the primary key, row by row.
   update rfid.baskets b
      set location_id = s.location_id, last_seen_at = s.seen_at, first_seen_at = coalesce(b.first_seen_at, s.seen_at),
          last_device_id = s.seen_by, movement_id = coalesce(v_moves[s.move], b.movement_id),
@@ -111,7 +111,7 @@ begin
   return v_moves;
 end $$;
 
--- Writes the reads that failed: rows that occupy no key.
+-- Writes the failed reads: rows that take no dedupe key.
 create or replace function rfid.record_failures(
   p_tenants text[], p_tag_reads bigint[], p_hashes text[], p_processors text[], p_at timestamptz[], p_epcs text[],
   p_devices text[], p_errors text[]

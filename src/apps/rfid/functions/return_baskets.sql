@@ -1,5 +1,5 @@
--- Baskets that were read at a return door: marked, and their lines closed. The caller has them locked. A return that is
--- told late closes only what was loaded before it.
+-- Marks baskets that were read at a return door and closes their lines. The caller has locked the baskets. A return that
+-- arrives late closes only lines that were loaded before it.
 create or replace function rfid.return_baskets(p_baskets bigint[], p_at timestamptz[]) returns void
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -22,9 +22,9 @@ begin
   )
   select array_agg(m.tenant_id), array_agg(m.epc_hex), array_agg(m.at) into v_tenants, v_epcs, v_at
     from marked m
-   -- One that stays at the door is read again and again, and was returned once.
+   -- A basket that stays at the door is read many times but returned once.
    where m.before is null or m.moved_at > m.before;
-  -- The first return after the loading is the one that ends it.
+  -- The first return after the loading closes the line.
   with closed as (
     update rfid.shipment_lines l set closed_at = r.at
       from (select o.id, min(u.at) as at

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../../engine/database/database.ts';
 
-/** A table of which the oldest rows can be forgotten: ids grow with time. */
+/** A table whose oldest rows can be deleted: ids grow with time. */
 export interface Forgettable {
   readonly table: 'iot.tag_reads' | 'rfid.tag_read_processings';
   /** The column that tells how old a row is. */
@@ -15,11 +15,12 @@ export interface ForgetOptions {
 }
 
 /** Rows deleted in one statement, so that none holds locks for long. */
-const bite = 5000;
+const batchSize = 5000;
 
 /**
- * Deletes rows that are older than that, oldest first; answers how many. It walks the primary key and stops at the first bite in which
- * a row is young enough. Each bite begins where the last one ended: the entries of deleted rows are still in the index.
+ * Deletes rows older than `keepMs`, oldest first, and returns how many. It walks the primary key in batches and stops at the
+ * first batch with a row that is young enough. Each batch begins where the last one ended, because the index still has the
+ * entries of deleted rows.
  */
 export async function forgetOldest(
   on: Queryable,
@@ -36,11 +37,11 @@ export async function forgetOldest(
           where t.id = o.id and o.at < now() - $2 * interval '1 millisecond' returning t.id)
        select (select count(*)::integer from oldest) as seen, (select count(*)::integer from deleted) as gone,
               (select max(id) from oldest) as last`,
-      [after, keepMs, bite, upTo ?? null],
+      [after, keepMs, batchSize, upTo ?? null],
     );
     const [row] = rows;
     gone += row?.gone ?? 0;
-    if (!row || row.gone < row.seen || row.seen < bite) return gone;
+    if (!row || row.gone < row.seen || row.seen < batchSize) return gone;
     after = row.last ?? after;
   }
   return gone;

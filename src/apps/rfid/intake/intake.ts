@@ -1,7 +1,7 @@
 /**
- * The plant at work: messages come from the broker, are committed, and then acknowledged. What a killed process held, the broker
- * sends again, and every read of it that was committed is recognised. Beside that, what goes on by itself: reads that failed are
- * tried again, camera reads become shipments, replay looks for what nobody processed, plates are fetched, old reads forgotten.
+ * Runs a plant: takes messages from the broker, commits them, then acknowledges them. After a crash the broker sends unacknowledged
+ * messages again, and reads that were committed are recognised as duplicates. It also runs the background work: failed reads are
+ * retried, camera reads become shipments, replay processes reads that were missed, plates are fetched, old reads are deleted.
  */
 
 import { messageOf } from '../../../engine/errors.ts';
@@ -35,18 +35,18 @@ export const readsTopic = 'zebra/fx/+/reads';
 
 export interface IntakeOptions {
   readonly tallyman: Tallyman;
-  /** Without: no messages come in; all the rest goes on. */
+  /** Without it no messages come in; the background work still runs. */
   readonly settings?: MqttSettings | undefined;
   readonly logger?: Logger;
-  /** Whose readers they are. Default `default`. */
+  /** The tenant that owns the readers. Default `default`. */
   readonly tenantId?: string;
-  /** Fills the gap after a lost session. Default: a replay of what `iot` holds and nobody has processed. */
+  /** Fills the gap after a lost session. Default: replays the unprocessed reads of `iot`. */
   readonly onSessionGap?: (gap: SessionGap) => Promise<void>;
-  /** How the worker runs that tries failed reads again, and buries what cannot be understood. */
+  /** Options of the worker that retries failed reads and keeps unreadable messages as dead letters. */
   readonly worker?: Omit<WorkerOptions, 'kinds'>;
-  /** How often replay looks for reads that nobody processed. Default: only after a lost session. */
+  /** How often replay looks for unprocessed reads. Default: only after a lost session. */
   readonly replayIntervalMs?: number | undefined;
-  /** What is fetched and forgotten from time to time. Default: nothing. */
+  /** Scheduled imports and deletions. Default: none. */
   readonly upkeep?: UpkeepOptions;
   readonly observer?: PlantObserver;
 }
@@ -58,16 +58,16 @@ export interface IntakeStatus {
 }
 
 export interface RunningIntake {
-  /** Runs all jobs of the plant; here for whoever observes workers. */
+  /** Runs all jobs of the plant; public so that metrics can observe it. */
   readonly worker: Worker;
-  /** What that worker runs. */
+  /** The kinds that this worker runs. */
   readonly kinds: readonly AnyKind[];
   status(): IntakeStatus;
-  /** Takes no more, commits and acknowledges what is in hand. The session stays. */
+  /** Stops taking messages, commits the current batch and acknowledges it. The broker keeps the session. */
   stop(): Promise<void>;
 }
 
-/** Resolves when the first attempt to connect has ended; `status().mqtt` says how. It goes on trying either way. */
+/** Resolves when the first attempt to connect has ended; `status().mqtt` says how. It keeps trying either way. */
 export async function startIntake(options: IntakeOptions): Promise<RunningIntake> {
   const { tallyman, settings, logger = silentLogger, observer, replayIntervalMs } = options;
   const { database } = tallyman;
@@ -84,7 +84,7 @@ export async function startIntake(options: IntakeOptions): Promise<RunningIntake
   const consumer = settings && consumerOf(options, settings, messages, () => replay.catchUp());
   const plates = reconcileCameraRead();
   const upkeep = upkeepOf(tallyman, replay, options.upkeep);
-  const kinds = [retries, messages.puzzles, plates, ...upkeep.kinds];
+  const kinds = [retries, messages.unreadableMessages, plates, ...upkeep.kinds];
   const worker = tallyman.worker({ concurrency: 5, ...options.worker, kinds });
   const ending = new AbortController();
   const following: Promise<unknown>[] = [];
@@ -125,7 +125,7 @@ function consumerOf(
     onArrival: (message) => messages.prepare(message, tenantId),
     routes: [{ filter: readsTopic, onBatch: receive }],
     deadLetter: (message, error) => messages.keep({ ...message, tenantId }, messageOf(error)),
-    // Another instance that is at it already does the same.
+    // Another instance that runs a replay now does the same work.
     onSessionGap:
       onSessionGap ??
       (async () => {

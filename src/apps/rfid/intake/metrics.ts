@@ -2,12 +2,12 @@ import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { ProcessorType, ReadResult, ReplayCounts, TagRead } from '../index.ts';
 import type { RunningIntake } from './intake.ts';
 
-/** Is told what was committed, after the commit. */
+/** Reports what was committed, after the commit. */
 export interface PlantObserver {
   committed(path: ProcessorType, reads: readonly TagRead[], results: readonly ReadResult[]): void;
   /** A replay has committed a batch. */
   replayed(counts: ReplayCounts): void;
-  /** A replay has come to its end. `busy`: another instance is at it. */
+  /** A replay has ended. `busy`: another instance is running one. */
   replayEnded(outcome: ReplayOutcome): void;
 }
 
@@ -41,18 +41,18 @@ export class PlantMetrics implements PlantObserver {
     });
     this.#replays = new Counter({
       name: 'tallyman_replays_total',
-      help: 'Replays that ended: done, busy (another instance is at it) or failed.',
+      help: 'Replays that ended: done, busy (another instance is running one) or failed.',
       labelNames: ['outcome'],
       registers,
     });
-    // From nothing to one is no increase to Prometheus; from nought to one is.
+    // Prometheus sees no increase when a series first appears with 1, so each starts at 0.
     for (const outcome of readOutcomes)
       for (const path of Object.values(paths)) this.#reads.inc({ path, outcome }, 0);
     for (const outcome of replayOutcomes) this.#replays.inc({ outcome }, 0);
     this.#exposeIntake(registers);
   }
 
-  /** Tells of this intake's connection and messages from now on. */
+  /** From now on, exports the counters of this intake's connection and messages. */
   observe(intake: RunningIntake): void {
     this.#intake = intake;
   }
@@ -82,7 +82,7 @@ export class PlantMetrics implements PlantObserver {
     this.#replays.inc({ outcome });
   }
 
-  /** Read off the intake's own counters whenever somebody looks. */
+  /** Reads the intake's own counters at each scrape. */
   #exposeIntake(registers: Registry[]): void {
     const status = (): ReturnType<RunningIntake['status']> | undefined => this.#intake?.status();
     const counter = (name: string, help: string, read: () => number): void => {
@@ -128,7 +128,7 @@ export class PlantMetrics implements PlantObserver {
     );
     counter(
       'tallyman_mqtt_reconnects_total',
-      'Times that the connection to the broker was made anew.',
+      'Times that the connection to the broker was made again.',
       () => status()?.mqtt?.counters.reconnects ?? 0,
     );
     gauge(

@@ -8,7 +8,7 @@ export interface OwnReplayOptions {
   readonly observer?: ReplayObserver | undefined;
 }
 
-/** Replay of our own `iot.tag_reads`. Reads that fail are tried again as jobs, wherever a worker with intake runs. */
+/** Replays our own `iot.tag_reads`. Reads that fail are retried as jobs by any worker that runs intake. */
 export function replayOf(tallyman: Tallyman, options: OwnReplayOptions = {}): Replay {
   const { database, checkpoints } = tallyman;
   const processor: TagReadProcessor = new TagReadProcessor({

@@ -1,6 +1,7 @@
 /**
- * Messages of readers: parsed, kept raw in `iot`, and processed by `rfid`, each read in the commit that counts it. What cannot be understood
- * is a dead letter before that. A batch is acknowledged when all of it is committed; what a crash leaves half done comes again whole.
+ * Takes in messages of readers: parses them, stores the raw reads in `iot` and processes them in `rfid`, each read in the commit that
+ * counts it. Unreadable messages are stored as dead letters first. A batch is acknowledged when all of it is committed; after a crash
+ * the broker sends the whole batch again.
  */
 
 import { TallymanError } from '../../../engine/errors.ts';
@@ -18,7 +19,7 @@ export interface IntakeCounts {
   failed: number;
   movements: number;
   newBaskets: number;
-  /** Messages of which something could not be understood. */
+  /** Messages with at least one part that could not be parsed. */
   unreadable: number;
 }
 
@@ -40,23 +41,23 @@ export class ReadMessages {
     newBaskets: 0,
     unreadable: 0,
   };
-  /** Messages that were kept because they could not be understood. */
-  readonly puzzles: Kind<UnreadableMessage>;
+  /** The kind that keeps messages which could not be parsed. */
+  readonly unreadableMessages: Kind<UnreadableMessage>;
   readonly #options: ReadMessagesOptions;
   /** By payload. */
   readonly #parsed = new WeakMap<Buffer, ZebraReads>();
 
   constructor(options: ReadMessagesOptions) {
     this.#options = options;
-    // Somebody has redriven it: either its cause is fixed, or it becomes a dead letter again.
-    this.puzzles = unreadable(async (message, tenant) => {
+    // Runs after a redrive: either its cause is fixed, or it becomes a dead letter again.
+    this.unreadableMessages = unreadable(async (message, tenant) => {
       const { rejected } = parseZebraReads(message.topic, message.payload, message);
       if (rejected.length > 0) throw new TallymanError('UNREADABLE_MESSAGE', reasonOf(rejected));
       await this.takeIn([message], options.processor.on(tenant));
     });
   }
 
-  /** Parses a message as it comes, while the database is busy with those before it. Large ones wait: read, they are larger still. */
+  /** Parses a message on arrival, while the database handles earlier ones. Skips large messages: parsed, they take even more memory. */
   prepare({ topic, payload }: Pick<Received, 'topic' | 'payload'>, tenantId: string): void {
     if (payload.length <= longestPrepared)
       this.#parsed.set(payload, parseZebraReads(topic, payload, { tenantId }));
@@ -76,7 +77,7 @@ export class ReadMessages {
       .map(({ message, rejected }) => ({ ...message, reason: reasonOf(rejected) }));
     const reads = raw.map(tagReadOf);
     const batch = await processor.examine(reads);
-    if (flawed.length > 0) await keepUnreadable(tallyman, this.puzzles, flawed);
+    if (flawed.length > 0) await keepUnreadable(tallyman, this.unreadableMessages, flawed);
     const results = await processor.commitApart(batch, async (tx, places) => {
       await storeTagReads(
         tx,
@@ -88,9 +89,9 @@ export class ReadMessages {
     observer?.committed('MQTT', reads, results);
   }
 
-  /** Kept as it came, whatever is wrong with it. */
+  /** Keeps the message as it came, whatever is wrong with it. */
   keep(message: Received, reason: string): Promise<void> {
-    return keepUnreadable(this.#options.tallyman, this.puzzles, [{ ...message, reason }]);
+    return keepUnreadable(this.#options.tallyman, this.unreadableMessages, [{ ...message, reason }]);
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * Messages that cannot be understood, whole or in part. They are kept as they came, as jobs of one attempt, before
- * they are acknowledged: the attempt fails, and they are dead letters. Whoever has mended the cause redrives them.
+ * Messages that cannot be parsed, as a whole or in part. They are stored as they came, as jobs of one attempt, before
+ * they are acknowledged. The attempt fails and they become dead letters; redrive them when the cause is fixed.
  */
 import { hash } from 'node:crypto';
 import { z } from 'zod';
@@ -19,13 +19,13 @@ const schema = z.object({
   /** The message, as text where it is text. */
   encoding: z.enum(['text', 'base64']),
   body: z.string(),
-  /** Of the whole message; more than `body` has when it was too long to be kept. */
+  /** Of the whole message; more than `body` has if it was too long to be stored. */
   bytes: z.int(),
 });
 
 export type UnreadableMessage = z.infer<typeof schema>;
 
-/** As large as an enqueue takes, with room for escapes. What is longer is not told apart by its end. */
+/** As large as an enqueue accepts, with room for escapes. Longer messages are compared by their head only. */
 const longestKept = 256 * 1024;
 const longestHead = 16 * 1024;
 const mostReasons = 5;
@@ -37,7 +37,7 @@ export interface Received {
   readonly receivedAt: Date;
 }
 
-/** Tried once more when somebody redrives it: `again` takes the message in, or throws why it cannot. */
+/** Retries the message after a redrive: `again` takes it in, or throws the reason why it cannot. */
 export function unreadable(
   again: (message: Received, tenant: TenantDatabase) => Promise<void>,
 ): Kind<UnreadableMessage> {
@@ -59,7 +59,7 @@ export function unreadable(
   });
 }
 
-/** The same message again, while its job or its dead letter is there, adds none. */
+/** The same message adds no second job while its job or its dead letter exists. */
 export async function keepUnreadable(
   tallyman: Tallyman,
   kind: Kind<UnreadableMessage>,

@@ -1,4 +1,4 @@
-/** What the plant does from time to time, on one instance at a time: fetch outbound plates, forget old reads. */
+/** Scheduled work of the plant, on one instance at a time: fetch outbound plates, delete old reads. */
 import { z } from 'zod';
 import { type AnyKind, defineKind, type Kind } from '../../../engine/jobs/kind.ts';
 import type { NewSchedule } from '../../../engine/schedules/schedules.ts';
@@ -15,15 +15,15 @@ export interface UpkeepOptions {
 }
 
 export interface ReadRetention {
-  /** How long reads are kept as they came; for as long they can be replayed. */
+  /** How long raw reads are kept, and so can be replayed. */
   readonly rawMs: number;
-  /** How long it is known which reads were processed. Not below `rawMs`: what can be replayed has to be recognised. */
+  /** How long processed reads are remembered. Not below `rawMs`: a read that can be replayed must be recognised. */
   readonly processedMs: number;
 }
 
 export interface Upkeep {
   readonly kinds: readonly AnyKind[];
-  /** States the schedules: an unchanged one keeps its rhythm. */
+  /** Creates the schedules; an unchanged schedule keeps its next due time. */
   schedule(): Promise<void>;
 }
 
@@ -59,7 +59,7 @@ export function upkeepOf(tallyman: Tallyman, replay: Replay, options: UpkeepOpti
   };
 }
 
-/** The import that the schedule runs, and the command line. */
+/** The import, for the schedule and for the command line. */
 export const plateImport = (
   tallyman: Tallyman,
   { system, tenantId }: { readonly system: WarehouseSystem; readonly tenantId: string },
@@ -82,9 +82,9 @@ function forgetReads(
     queue: 'rfid',
     priority: 3,
     scope: 'all',
-    acrossTenants: 'forgets what is old, of all tenants, by the ages that are configured',
+    acrossTenants: 'deletes old rows of all tenants, by the configured ages',
     handler: async (_, { signal }) => {
-      // What replay has not been through stays, however old it is.
+      // Reads that replay has not processed stay, however old they are.
       const upTo = await replay.floor();
       await forgetOldest(database, rawReads, { keepMs: rawMs, upTo, signal });
       await forgetOldest(database, processedReads, { keepMs: Math.max(processedMs, rawMs), signal });

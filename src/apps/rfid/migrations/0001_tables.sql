@@ -2,21 +2,21 @@
 --
 --   baskets                one row for each tag of a tenant: where it is, when it was last seen, how it last moved
 --   movements              one row each time a basket was seen at another place than before
---   tag_read_processings   one row for each read that was processed: the keys that make a second one have no effect
+--   tag_read_processings   one row for each processed read: its keys keep the same read from having an effect twice
 --
--- There are no foreign keys among them: rows are written only by functions/process.sql, which holds the basket, and a check
--- of every row would cost as much as the row. Locations and devices are those of `iot`, by id and by serial.
+-- There are no foreign keys among them: only functions/process.sql writes rows, and it holds the basket's lock; checking
+-- every row would cost as much as writing it. Locations and devices are those of `iot`, by id and by serial.
 
 create schema rfid;
 
--- Updated by every batch that sees it. What is updated is not indexed and pages have room: updates stay on the page.
+-- Every batch that sees a basket updates it. No index covers the updated columns and pages have room: updates stay on the page.
 create table rfid.baskets (
   id bigint generated always as identity primary key,
   location_id bigint,
-  -- Null only inside the transaction that makes it.
+  -- Null only inside the transaction that creates it.
   last_seen_at timestamptz,
   first_seen_at timestamptz,
-  -- Its last movement, here so that deciding about the next one reads no other table.
+  -- Its last movement, stored here so that the next decision reads no other table.
   movement_id bigint,
   moved_from bigint,
   moved_to bigint,
@@ -43,7 +43,7 @@ create table rfid.movements (
   device_id text not null,
   tenant_id text collate "C" not null
 );
--- Also a basket's history.
+-- Also serves a basket's history.
 create unique index movements_once on rfid.movements
   (basket_id, window_start, to_location_id, from_location_id, tenant_id) nulls not distinct;
 
@@ -57,7 +57,7 @@ create table rfid.tag_read_processings (
   basket_id bigint,
   movement_id bigint,
   is_new_basket boolean not null default false,
-  -- SHA-256 as it is; base64, its outward form, would be a third longer in the table and in the index.
+  -- SHA-256 as bytes; base64, as users see it, would be a third longer in the table and in the index.
   content_hash bytea not null check (octet_length(content_hash) = 32),
   processor_type text not null check (processor_type in ('MQTT', 'Replay')),
   epc_hex text not null,
@@ -66,7 +66,7 @@ create table rfid.tag_read_processings (
   error_message text,
   tenant_id text collate "C" not null
 );
--- A read that failed does not occupy its keys. The hash first: one look at it tells entries apart, at the tenant hardly any.
+-- A failed read takes no key. The hash comes first because it is selective; the tenant hardly is.
 create unique index processings_by_content on rfid.tag_read_processings (content_hash, tenant_id)
   where error_message is null;
 create unique index processings_by_tag_read on rfid.tag_read_processings (tenant_id, zb_tag_read_id)

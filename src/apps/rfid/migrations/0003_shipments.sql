@@ -1,4 +1,4 @@
--- What leaves, and what comes back.
+-- Shipments that leave, and baskets that come back.
 --
 --   shipments        PLANNED -> LOADING -> SHIPPED, never back
 --   shipment_lines   one for each outbound license plate (OBLPN): open, loaded (it has a basket), closed (that came back)
@@ -35,12 +35,12 @@ create table rfid.shipment_lines (
   check (closed_at is null or basket_id is not null)
 );
 create index shipment_lines_of on rfid.shipment_lines (shipment_id);
--- A basket is on its way with one line at a time.
+-- A basket can have one open line at a time.
 create unique index shipment_lines_open on rfid.shipment_lines (basket_id)
   where closed_at is null and basket_id is not null;
 
--- Who was seen at a door around a time. Reads come nearly in order, so a block range of them is a stretch of time; a
--- tree would cost every read what this costs one in thousands.
+-- Finds the baskets at a door around a time. Reads come nearly in order, so a block range of them is a range of time (BRIN); a
+-- B-tree would cost every read what this costs one in thousands.
 create index processings_by_time on rfid.tag_read_processings
   using brin (event_timestamp) with (pages_per_range = 32, autosummarize = on);
 

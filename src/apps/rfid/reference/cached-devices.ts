@@ -16,7 +16,7 @@ interface Loaded {
   readonly at: number;
 }
 
-/** Devices kept in memory: for a time, and only until `drop`, which a change notice calls. */
+/** Keeps devices in memory for a limited time, or until `drop`, which a change notice calls. */
 export class CachedDevices implements DeviceDirectory {
   readonly #database: Queryable;
   readonly #expiryMs: number;
@@ -41,7 +41,7 @@ export class CachedDevices implements DeviceDirectory {
     return (tenantId, serial) => devices.get(deviceKey(tenantId, serial));
   }
 
-  /** Something has changed: whoever asks from now on gets what is read from now on. */
+  /** Something has changed: calls from now on get data that is read from now on. */
   drop(): void {
     this.#loaded = undefined;
   }
@@ -58,7 +58,7 @@ export class CachedDevices implements DeviceDirectory {
   }
 
   async #load(): Promise<Loaded> {
-    // The age counts from before the question: what changes while it is answered may not be in the answer.
+    // The age counts from before the query: a change made while it runs may not be in its result.
     const at = this.#clock();
     return { devices: await loadDevices(this.#database), at };
   }

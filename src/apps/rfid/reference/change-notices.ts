@@ -9,12 +9,12 @@ import {
 } from '../../../engine/resilience/link.ts';
 import { Outage } from '../../../engine/resilience/outage.ts';
 
-/** Told by triggers on `iot.devices` and `iot.locations`. */
+/** Sent by triggers on `iot.devices` and `iot.locations`. */
 const channel = 'iot_reference';
 
 /**
- * Calls `onChange` when reference data has changed, by LISTEN on a connection of its own. Also whenever that connection
- * is made anew: what was told while nobody listened is unknown.
+ * Calls `onChange` when reference data has changed, by LISTEN on its own connection. Also after each reconnect, because
+ * notices sent meanwhile were lost.
  */
 export class ChangeNotices {
   readonly #link: Link<Session>;

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../../engine/database/database.ts';
 
-/** A reader, as far as it matters to baskets. */
+/** A reader, with the fields that baskets need. */
 export interface Device {
   readonly serial: string;
   readonly locationId: string | null;
@@ -11,7 +11,7 @@ export type DeviceOf = (tenantId: string, serial: string) => Device | undefined;
 
 /** Where devices are looked up. */
 export interface DeviceDirectory {
-  /** All that is known about the devices of these reads, as of now. */
+  /** The known devices of these reads, as of now. */
   lookup(reads: readonly { readonly tenantId: string; readonly deviceId: string }[]): Promise<DeviceOf>;
 }
 

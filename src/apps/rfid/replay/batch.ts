@@ -1,4 +1,4 @@
-/** What replay makes of a batch of rows before and after it is processed. */
+/** What replay does with a batch of rows before and after it is processed. */
 import type { Queryable } from '../../../engine/database/database.ts';
 import type { ExaminedBatch } from '../examined-batch.ts';
 import { findProcessed } from '../store.ts';
@@ -14,8 +14,8 @@ export const toRead = ({ id, ...row }: SourceRow): TagRead => ({
 });
 
 /**
- * The batch without reads that are processed, which is most of what replay meets: they need no lock on their baskets, since what
- * was processed stays so. Whether the others are is decided under the lock.
+ * The batch without processed reads, which are most of what replay sees. They need no lock on their baskets, because a
+ * processed read stays processed. The others are checked again under the lock.
  */
 export async function unprocessed(tx: Queryable, batch: ExaminedBatch): Promise<ExaminedBatch> {
   const processed = await findProcessed(tx, batch.sound, [...batch.sound.keys()]);
@@ -24,7 +24,7 @@ export async function unprocessed(tx: Queryable, batch: ExaminedBatch): Promise<
   return arranged(sound, batch.failures);
 }
 
-/** The batch without failures that are known. Answers come sound ones first; only their number matters here. */
+/** The batch without known failures. Answers list valid reads first; only their number matters here. */
 export function without({ sound, failures }: ExaminedBatch, known: ReadonlySet<string>): ExaminedBatch {
   const unknown = failures.filter(({ read }) => !known.has(`${read.zbTagReadId} ${read.tenantId}`));
   return arranged(sound, unknown);
@@ -35,7 +35,7 @@ function arranged(sound: ExaminedBatch['sound'], failures: ExaminedBatch['failur
   return { sound, failures, places: [...sound.map(place(true)), ...failures.map(place(false))] };
 }
 
-/** `read` rows came to these answers. */
+/** Counts the answers of `read` rows. */
 export function countsOf(read: number, results: readonly ReadResult[]): ReplayCounts {
   const duplicates = results.filter((result) => result.skipReason === 'duplicate').length;
   const failed = results.filter((result) => !result.success).length;

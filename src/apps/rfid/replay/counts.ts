@@ -1,13 +1,13 @@
 export interface ReplayCounts {
   readonly read: number;
-  /** Had not been processed before. */
+  /** Not processed before. */
   readonly processed: number;
   readonly duplicates: number;
   readonly failed: number;
 }
 
 export interface ReplayProgress extends ReplayCounts {
-  /** How many there were to read when it began; late ones come on top. */
+  /** Rows to read when it began; late rows come on top. */
   readonly total: number;
   /** The id of the last row that is done. */
   readonly position: string;
@@ -22,7 +22,7 @@ export const sum = (a: ReplayCounts, b: ReplayCounts): ReplayCounts => ({
   failed: a.failed + b.failed,
 });
 
-/** Adds up, tells whoever listens, and answers the sum. */
+/** Adds the counts, reports them to the listener, and returns the sum. */
 export function teller(total: number, onProgress: ((progress: ReplayProgress) => void) | undefined) {
   let counts = none;
   return (more: ReplayCounts, position: string): ReplayCounts => {

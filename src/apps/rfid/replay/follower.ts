@@ -50,14 +50,14 @@ export class Follower {
     this.#options = options;
   }
 
-  /** From the checkpoint to the newest row. `undefined`: somebody else is at it. */
+  /** From the checkpoint to the newest row. `undefined`: another instance holds the lock. */
   async advance(
     scope: Scope,
     commit: CommitBatch,
     { onProgress, signal }: AdvanceOptions = {},
   ): Promise<ReplayCounts | undefined> {
     const { source, exclusively, checkpoints, batch } = this.#options;
-    // A look costs less than a connection and a lock, and mostly there is nothing.
+    // A query costs less than a connection and a lock, and mostly there is nothing to do.
     const seen = await this.load(scope.checkpoint, scope.start);
     if (isIdle(seen.position, await source.look())) return none;
     const result = await exclusively(

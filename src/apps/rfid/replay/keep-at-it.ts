@@ -6,11 +6,11 @@ export interface KeepAtItOptions {
   readonly signal: AbortSignal;
   readonly intervalMs: number;
   readonly logger: Logger;
-  /** For the log: what goes on where it was. */
+  /** For the log: the name of the work. */
   readonly what: string;
 }
 
-/** Runs `work` again and again until the signal fires. What goes wrong is told and tried again. */
+/** Runs `work` again and again until the signal fires. Logs an error and tries again. */
 export async function keepAtIt(options: KeepAtItOptions, work: () => Promise<void>): Promise<void> {
   const { signal, intervalMs, logger, what } = options;
   while (!signal.aborted) {
@@ -18,7 +18,7 @@ export async function keepAtIt(options: KeepAtItOptions, work: () => Promise<voi
       await work();
     } catch (error) {
       if (!signal.aborted)
-        logger.warn({ error: messageOf(error) }, `${what} failed; it goes on where it was`);
+        logger.warn({ error: messageOf(error) }, `${what} failed; it will continue where it stopped`);
     }
     await pause(intervalMs, signal);
   }

@@ -1,10 +1,10 @@
 /**
- * How far a source was read, and what may still appear behind.
+ * How far a source was read, and which rows may still appear below that.
  *
- * Ids are drawn before their rows commit, so a row may become visible below one that was read long ago. Whoever could do
- * that was writing when the newest row was seen: the horizon names these writers. Reading goes on at the cursor at once;
- * when all writers of a horizon have ended, what lies between the floor and the horizon is read once more, and the floor
- * follows. Below the floor nothing can appear any more.
+ * An id is drawn before its row commits, so a row may become visible below one that was read long ago. Only transactions
+ * that were writing when the newest row was seen can do that: the horizon names these writers. Reading goes on at the
+ * cursor at once. When all writers of a horizon have ended, the rows between the floor and the horizon are read again,
+ * and the floor moves up. Below the floor no row can appear any more.
  *
  *     ──────────── floor ─────────── awaits.id ────────── cursor ──────── newest
  *       complete     may have gaps, read again     read once       not read
@@ -14,7 +14,7 @@
 export interface Horizon {
   readonly id: string;
   readonly writers: readonly string[];
-  /** Transactions below this one may be writers; null: `writers` is the whole truth. */
+  /** Transactions below this one may be writers; null: `writers` is complete. */
   readonly xmax: string | null;
   /** By the source's clock, in milliseconds since 1970. */
   readonly at: number;
@@ -26,7 +26,7 @@ export interface Position {
   readonly awaits: Horizon | null;
 }
 
-/** Ids after `after`, up to and with `upTo`. */
+/** Ids after `after`, up to and including `upTo`. */
 export interface Pass {
   readonly after: string;
   readonly upTo: string;
@@ -36,7 +36,7 @@ export interface Pass {
 
 export const startingAt = (id: string): Position => ({ floor: id, cursor: id, awaits: null });
 
-/** What was missing when it was read, now that the writers of its horizon have ended. */
+/** The rows that were missing when it was read, now that the writers of its horizon have ended. */
 export function latePass(position: Position, horizon: Horizon): Pass | undefined {
   const { awaits, floor, cursor } = position;
   if (!awaits) return undefined;
@@ -45,7 +45,7 @@ export function latePass(position: Position, horizon: Horizon): Pass | undefined
     upTo: awaits.id,
     position: (id) => {
       if (id !== awaits.id) return { ...position, floor: id };
-      // What was read above it meanwhile has gaps of its own to wait for.
+      // The rows read above it meanwhile have their own gaps to wait for.
       return isAfter(cursor, id)
         ? { floor: id, cursor, awaits: { ...horizon, id: later(horizon.id, cursor) } }
         : startingAt(id);
@@ -65,7 +65,7 @@ export function newPass(position: Position, horizon: Horizon, settled: boolean):
   };
 }
 
-/** Nothing to read, and nobody to wait for. */
+/** Nothing to read, and no writer to wait for. */
 export const isIdle = (position: Position, horizon: Horizon): boolean =>
   position.awaits === null && !isAfter(horizon.id, position.cursor);
 

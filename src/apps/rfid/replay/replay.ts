@@ -30,11 +30,11 @@ export interface ReplayOptions {
   readonly observer?: ReplayObserver | undefined;
 }
 
-/** Is told what replay does, for metrics. */
+/** Reports what replay does, for metrics. */
 export interface ReplayObserver {
   /** A batch is committed. */
   replayed(counts: ReplayCounts): void;
-  /** `busy`: another instance is at it. */
+  /** `busy`: another instance is running a replay. */
   replayEnded(outcome: 'done' | 'busy' | 'failed'): void;
 }
 
@@ -48,7 +48,7 @@ export interface ReplayRequest {
   readonly tenantId?: string;
   readonly onProgress?: (progress: ReplayProgress) => void;
   readonly signal?: AbortSignal;
-  /** How long to wait for a replay elsewhere to end. Default 30,000. */
+  /** How long to wait for another instance's replay to end. Default 30,000. */
   readonly waitMs?: number;
 }
 
@@ -65,16 +65,16 @@ export interface FollowOptions {
 }
 
 const retryPauseMs = 200;
-/** How often a batch is tried again that met another at the same keys. */
+/** How often a batch is retried after it collided with another at the same keys. */
 const patience = 5;
 /** Of a checkpoint, in bytes. */
 const longestName = 256;
 
 /**
- * Processes what the source holds and nobody has processed, each row once.
+ * Processes the rows of the source that were not processed before, each row once.
  *
  * A batch is one transaction with three parts: the effects, their keys, and the checkpoint. So a crash at any point leaves
- * a batch whole or not begun. It runs on the connection that holds the lock: who has lost the lock cannot commit.
+ * a batch complete or not begun. It runs on the connection that holds the lock: an instance that lost the lock cannot commit.
  */
 export class Replay {
   readonly #options: ReplayOptions;
@@ -92,7 +92,7 @@ export class Replay {
     this.#follower = new Follower({ ...options, batch: this.#batch });
   }
 
-  /** All devices in the order of ids, from the checkpoint to the newest row. `undefined`: another instance is at it. */
+  /** All devices in the order of ids, from the checkpoint to the newest row. `undefined`: another instance holds the lock. */
   catchUp(request: Pick<ReplayRequest, 'onProgress' | 'signal'> = {}): Promise<ReplayCounts | undefined> {
     return this.#observed(() =>
       this.#follower.advance(
@@ -103,13 +103,13 @@ export class Replay {
     );
   }
 
-  /** Below this id, and with it, every row was replayed and none can appear. `undefined`: it was never run. */
+  /** Every row up to and including this id was replayed, and no more can appear there. `undefined`: replay never ran. */
   async floor(): Promise<string | undefined> {
     const { position, version } = await this.#follower.load(this.#name);
     return version === 0 ? undefined : position.floor;
   }
 
-  /** One device, from its own checkpoint to the newest row. `undefined`: another instance is at it. */
+  /** One device, from its own checkpoint to the newest row. `undefined`: another instance holds the lock. */
   async catchUpDevice(
     device: SourceDevice,
     request: Pick<ReplayRequest, 'onProgress' | 'signal'> = {},
@@ -118,15 +118,15 @@ export class Replay {
       checkpoint: this.#checkpointOf(device),
       lockId: deviceLockId(device.deviceId),
       device,
-      // What is complete for all is complete for each.
+      // A position that is complete for all devices is complete for each.
       start: (await this.#follower.load(this.#name)).position.floor,
     };
     return this.#follower.advance(scope, (...batch) => this.#commit(...batch), request);
   }
 
   /**
-   * Each device that is free, so that instances share the work; then, when all devices have come so far, the common
-   * checkpoint. Answers what this instance did.
+   * Replays each device that no other instance holds, so that instances share the work. When all devices have reached the
+   * horizon, moves the common checkpoint. Returns what this instance did.
    */
   catchUpByDevice(signal?: AbortSignal): Promise<ReplayCounts> {
     return this.#observed(() => this.#eachDevice(signal));
@@ -147,7 +147,7 @@ export class Replay {
       const { position, version } = await this.#follower.load(this.#name);
       const mark = position.awaits ?? horizon;
       const settled = await source.isSettled(mark);
-      // Asked after the writers have ended, so that a device whose first row came late is among them.
+      // Query after the writers have ended, so that a device whose first row committed late is included.
       const devices = settled ? await source.devices(position.floor, mark.id) : [];
       let floor = settled ? mark.id : position.floor;
       for (const device of devices)
@@ -161,16 +161,16 @@ export class Replay {
     return counts;
   }
 
-  /** Goes on until the signal fires. What goes wrong is told and tried again. */
+  /** Runs until the signal fires. Logs an error and tries again. */
   async follow({ signal, intervalMs = 5000, mode = 'in-order' }: FollowOptions): Promise<void> {
     await keepAtIt({ signal, intervalMs, logger: this.#logger, what: this.#name }, async () => {
       const counts = await (mode === 'in-order' ? this.catchUp({ signal }) : this.catchUpByDevice(signal));
       if (counts && counts.processed > 0)
-        this.#logger.info({ ...counts, source: this.#name }, 'replay processed reads that nobody had');
+        this.#logger.info({ ...counts, source: this.#name }, 'replay processed reads that had been missed');
     });
   }
 
-  /** A stretch that a person names, whatever the checkpoint says; without `from` and `to`, from the checkpoint. */
+  /** Replays a range that a user names, whatever the checkpoint says; without `from` and `to`, from the checkpoint. */
   async replay(request: ReplayRequest = {}): Promise<ReplayCounts> {
     const { from, to, device, tenantId = 'default', waitMs = 30_000 } = request;
     const wanted = device === undefined ? undefined : { deviceId: device.trim(), tenantId };
@@ -187,7 +187,7 @@ export class Replay {
       if (Date.now() >= deadline)
         throw new TallymanError(
           'BAD_STATE',
-          `another replay of ${device === undefined ? 'all devices' : `device "${device}"`} has been running for ${waitMs} ms; try again when it has ended`,
+          `another replay of ${device === undefined ? 'all devices' : `device "${device}"`} has been running for ${waitMs} ms; try again when it has finished`,
         );
       await sleep(retryPauseMs, undefined, request.signal ? { signal: request.signal } : {});
     }
@@ -226,7 +226,7 @@ export class Replay {
     return result.ran ? result.value : undefined;
   }
 
-  /** One batch, all of it or nothing. `save` moves the checkpoint, and answers its version. */
+  /** One batch, all or nothing. `save` moves the checkpoint and returns its version. */
   async #commit(
     section: Section,
     rows: readonly SourceRow[],
@@ -238,7 +238,7 @@ export class Replay {
       try {
         const done = await section.transaction(async (tx) => {
           const fresh = await unprocessed(tx, examined);
-          // With a checkpoint, a read that failed goes on as a job, not as another failure.
+          // With a checkpoint, a failed read becomes a job, not a second recorded failure.
           const known = save && (await failedBefore(tx, fresh.failures));
           const results = await processor.processWithin(tx, known ? without(fresh, known) : fresh, {
             thorough: attempt > 1,

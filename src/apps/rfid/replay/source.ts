@@ -1,9 +1,9 @@
 /**
- * The table that is replayed: ours, or somebody else's on any server, which is only ever read.
+ * The table that is replayed: ours, or another system's on any server. It is only read.
  *
- * Who may still commit below the newest row: on a table of a primary server exactly those who hold a writer's lock on it,
- * since an INSERT takes that before it draws an id. On a standby, and behind a view, locks tell nothing; there it is every
- * transaction that was running, and a time of grace for those too young to be counted among them.
+ * Which transactions may still commit below the newest row: for a table on a primary server, exactly those that hold a
+ * writer's lock on it, because an INSERT takes the lock before it draws an id. On a standby and behind a view locks are no
+ * help; there it is every running transaction, plus a grace period for those too young to be listed.
  */
 import type { Queryable } from '../../../engine/database/database.ts';
 import { TallymanError } from '../../../engine/errors.ts';
@@ -17,14 +17,14 @@ export interface TagReadTable {
     readonly deviceId?: string;
     readonly epc?: string;
     readonly eventTimestamp?: string;
-    /** Null: the table has none, and all of it is `tenantId`'s. */
+    /** Null: the table has none, and all of it belongs to `tenantId`. */
     readonly tenantId?: string | null;
   };
   /** For tables without a column for it. Default `default`. */
   readonly tenantId?: string;
   /**
-   * A row may appear so long below the newest one, for writers that draw ids ahead of their transactions (sequences with
-   * a cache, ids given out in blocks, logical replication). Default 0; on a standby or behind a view 60,000.
+   * How long after the newest row a row may still appear below it, for writers that draw ids ahead of their transactions
+   * (sequences with a cache, ids given out in blocks, logical replication). Default 0; on a standby or behind a view 60,000.
    */
   readonly graceMs?: number;
 }
@@ -68,7 +68,7 @@ export class TagReadSource {
   readonly #table: string;
   #described: Promise<Described> | undefined;
 
-  /** `on` may be any server; only SELECT is asked of it. */
+  /** `on` may be any server; it only gets SELECT statements. */
   constructor(on: Queryable, options: TagReadTable = {}) {
     this.#on = on;
     this.#options = options;
@@ -83,7 +83,7 @@ export class TagReadSource {
     for (const column of Object.values(options.columns ?? {})) if (column !== null) quoted(column, 'column');
   }
 
-  /** One statement: the locks are read after its snapshot, so whoever drew a smaller id is seen, or has ended. */
+  /** One statement: it reads the locks after its snapshot, so a writer that drew a smaller id is listed or has ended. */
   async look(): Promise<Horizon> {
     const { id, locksTell, oid } = await this.#describe();
     const { rows } = await this.#on.query<{ id: string; writers: string[]; xmax: string; at: string }>(
@@ -115,14 +115,14 @@ export class TagReadSource {
   }
 
   /**
-   * In the order of ids. Relies on the table's primary key; the upper end is not a part of the search, since a table that
-   * was never analysed would then be sorted as a whole for each batch.
+   * In the order of ids. Relies on the table's primary key. The upper end is not part of the condition: with it, PostgreSQL
+   * would sort a table that was never analysed as a whole for each batch.
    */
   async read(after: string, upTo: string, limit: number, selection: Selection = {}): Promise<SourceRow[]> {
     const { id, device, epc, time } = await this.#describe();
     const { where, values } = await this.#where(after, null, selection);
     const tenant = await this.#tenant(values);
-    // By the column, and said so: `id` alone would be the text that is answered.
+    // Qualify the column: `id` alone would refer to the text in the select list.
     const { rows } = await this.#on.query<SourceRow>(
       `select ${id}::text as "id", coalesce(${device}::text, '') as "deviceId", coalesce(${epc}::text, '') as "epc",
               coalesce(to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), '') as "eventTimestamp",
@@ -143,7 +143,7 @@ export class TagReadSource {
     return Number(one(rows).n);
   }
 
-  /** Who was read in this range. */
+  /** The devices that have rows in this range. */
   async devices(after: string, upTo: string): Promise<SourceDevice[]> {
     const { device } = await this.#describe();
     const { where, values } = await this.#where(after, upTo, {});
@@ -221,7 +221,7 @@ export class TagReadSource {
       id: column(columns.id ?? 'id'),
       device: column(columns.deviceId ?? 'device_id'),
       epc: column(columns.epc ?? 'epc_hex'),
-      // A time without a zone is taken for UTC, not for that of whoever asks.
+      // A time without a zone is UTC, not the session's time zone.
       time: types[timeName] === 'timestamp without time zone' ? `(${time} at time zone 'UTC')` : time,
       tenant: columns.tenantId === null ? null : column(columns.tenantId ?? 'tenant_id'),
       locksTell: isTable === true && !standby,
@@ -241,7 +241,7 @@ const writers = `array(
      and l.mode in ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
    order by 1)`;
 
-/** An identifier as SQL takes it; what cannot be one is refused, not mended. */
+/** Quotes an identifier for SQL; rejects what cannot be one. */
 function quoted(name: string, what: string): string {
   if (name === '' || Buffer.byteLength(name) > 63 || name.includes('\0'))
     throw new TallymanError('BAD_OPTION', `"${name}" cannot be the name of a ${what}`);

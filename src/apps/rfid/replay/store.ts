@@ -1,7 +1,7 @@
 import type { Queryable } from '../../../engine/database/database.ts';
 import type { FailedRead } from '../tag-read.ts';
 
-/** Which of these failures are on record, as `id tenant`. Relies on processings_failed_by_tag_read. */
+/** Which of these failures are already recorded, as `id tenant`. Relies on processings_failed_by_tag_read. */
 export async function failedBefore(tx: Queryable, failures: readonly FailedRead[]): Promise<Set<string>> {
   if (failures.length === 0) return new Set();
   const { rows } = await tx.query<{ key: string }>(

@@ -1,7 +1,7 @@
 /**
- * A camera at a door has seen an outbound license plate: the basket it is on was read at the same door at about the same
- * time. Each camera read is a job; what is missing (the plate, since the warehouse system has not told it yet; the
- * basket, since its reads are late) is tried again for a while, then a dead letter, and a redrive mends it.
+ * A camera at a door has seen an outbound license plate: the basket with that plate was read at the same door at about the
+ * same time. Each camera read is a job. If something is missing (the warehouse system has not sent the plate yet, or the
+ * basket's reads are late), the job is retried for a while and then becomes a dead letter that you can redrive.
  */
 import { z } from 'zod';
 import type { Queryable } from '../../../engine/database/database.ts';
@@ -29,7 +29,7 @@ export interface SeenPlate {
 }
 
 export interface CameraReadOptions {
-  /** How far apart the camera's word and the reader's may be, either way. Default 60,000. */
+  /** How far apart the times of camera and reader may be, either way. Default 60,000. */
   readonly windowMs?: number;
   /** Default 5. */
   readonly maxAttempts?: number;
@@ -55,7 +55,7 @@ export function reconcileCameraRead(options: CameraReadOptions = {}): Kind<SeenP
   });
 }
 
-/** Throws when something is missing. A plate that is on a basket already stays there. */
+/** Throws when something is missing. A plate that already has a basket keeps it. */
 export async function reconcile(
   tx: Queryable,
   tenantId: string,
@@ -68,10 +68,10 @@ export async function reconcile(
   if (!planned)
     throw new TallymanError(
       'OBLPN_MISSING',
-      `no shipment has plate "${oblpn}" yet; when the warehouse system has told it, send this round again`,
+      `no shipment has plate "${oblpn}" yet; redrive this when the warehouse system has sent it`,
     );
   const status = await lockShipment(tx, planned.shipmentId);
-  // Once more, now that nobody else can change it.
+  // Read it again, now that it is locked.
   const line = await findLine(tx, tenantId, oblpn);
   if (!line || line.basketId !== null) return;
   if (line.shipmentId !== planned.shipmentId) throw busy(oblpn);

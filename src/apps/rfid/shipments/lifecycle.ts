@@ -21,9 +21,9 @@ export interface LifecycleOptions {
 const cameraReads: TagReadTable = { table: 'iot.camera_reads', columns: { epc: 'oblpn' } };
 
 /**
- * Makes a job of each camera read, once: read by id from a checkpoint, by one instance at a time, the jobs in the
- * transaction that moves the checkpoint. Those that commit late are found as replay finds them; one that is read twice
- * meets its own dedupe key.
+ * Enqueues a job for each camera read, once. One instance at a time reads them by id from a checkpoint; the jobs are in the
+ * transaction that moves the checkpoint. Rows that commit late are found the way replay finds them; a row that is read
+ * twice is dropped by its dedupe key.
  */
 export class ShipmentLifecycle {
   readonly #options: LifecycleOptions;
@@ -43,7 +43,7 @@ export class ShipmentLifecycle {
     });
   }
 
-  /** From the checkpoint to the newest camera read. `undefined`: another instance is at it. */
+  /** From the checkpoint to the newest camera read. `undefined`: another instance holds the lock. */
   catchUp(signal?: AbortSignal): Promise<ReplayCounts | undefined> {
     return this.#follower.advance(
       { checkpoint: this.#checkpoint, lockId: lockIds.shipmentLifecycle },
@@ -61,7 +61,7 @@ export class ShipmentLifecycle {
     );
   }
 
-  /** Goes on until the signal fires. */
+  /** Runs until the signal fires. */
   follow({ signal, intervalMs = 5000 }: { readonly signal: AbortSignal; readonly intervalMs?: number }) {
     const { logger } = this.#options.tallyman.database;
     return keepAtIt({ signal, intervalMs, logger, what: this.#checkpoint }, async () => {

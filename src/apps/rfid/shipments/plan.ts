@@ -10,16 +10,16 @@ export interface OutboundPlate {
 }
 
 /**
- * Makes the shipments and lines that are not there yet. A plate that was given to another shipment moves there, unless it
- * is loaded: then it has left with the one it has. A shipment that waited for nothing but plates that moved away has
- * left. Told twice, nothing changes. Answers how many lines are new.
+ * Creates the missing shipments and lines. A plate that was given to another shipment moves there, unless it is loaded:
+ * then it has left with its first shipment. A shipment that only waited for plates that moved away has left. A second call
+ * with the same plates changes nothing. Returns how many lines are new.
  */
 export async function planShipments(
   tx: Queryable,
   tenantId: string,
   plates: readonly OutboundPlate[],
 ): Promise<number> {
-  // The last word on a plate counts; each in the order of its key, so that two who plan do not wait in a circle.
+  // The last entry for a plate counts; in key order, so that two callers cannot deadlock.
   const latest = [...new Map(plates.map((plate) => [plate.oblpn, plate])).values()];
   if (latest.length === 0) return 0;
   const numbers = [...new Set(latest.map(({ shipment }) => shipment))];
@@ -64,7 +64,7 @@ export async function unknownPlates(
   return plates.filter(({ oblpn }) => !known.has(oblpn));
 }
 
-/** Those that plates are about to leave, held so that nobody loads them meanwhile. */
+/** The shipments that plates are about to leave, locked so that none is loaded meanwhile. */
 async function lockShipmentsLeft(
   tx: Queryable,
   tenantId: string,

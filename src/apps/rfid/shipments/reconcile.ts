@@ -1,4 +1,4 @@
-/** Which basket a plate is on, and what that makes of its shipment. Pure. */
+/** Which basket a plate is on, and the status of its shipment. Pure. */
 import type { Micros } from '../../../engine/instant.ts';
 
 export type ShipmentStatus = 'PLANNED' | 'LOADING' | 'SHIPPED';
@@ -12,8 +12,8 @@ export interface Sighting {
 }
 
 /**
- * A plate is on one basket: of those that are free, the one that was read nearest in time to when the camera saw the
- * plate; of two as near, the one with the smaller id, so that whoever asks twice gets the same answer.
+ * A plate is on one basket: the free basket that was read nearest in time to when the camera saw the plate. Of two equally
+ * near, the one with the smaller id, so that the answer is always the same.
  */
 export function basketOf(seenAt: Micros, sightings: readonly Sighting[]): string | undefined {
   let best: Sighting | undefined;
@@ -29,7 +29,7 @@ function isNearer(one: Sighting, other: Sighting, seenAt: Micros): boolean {
   return difference < 0 || (difference === 0 && BigInt(one.basketId) < BigInt(other.basketId));
 }
 
-/** Forward only: a line that is added to what has left does not bring it back. */
+/** Only moves forward: a line that is added to a shipment that has left does not bring it back. */
 export function statusAfter(
   status: ShipmentStatus,
   lines: { readonly all: number; readonly loaded: number },

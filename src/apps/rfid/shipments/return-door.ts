@@ -6,10 +6,10 @@ import type { Outcome } from '../decide.ts';
 export const returnDoorRole = 'return-door';
 
 /**
- * Baskets read at a return door are returned: marked so, and their shipment lines closed. Where they are is the business
- * of movements: the return location is the door's. A read that is stale moves no basket, but the return did happen.
+ * Marks baskets read at a return door as returned and closes their shipment lines. Their place comes from movements: the
+ * return location is the door's. A stale read moves no basket, but the return did happen.
  *
- * Part of the transaction that processes the reads, which holds the baskets. Reads processed before do nothing.
+ * Runs in the transaction that processes the reads and holds the baskets. Reads processed before do nothing.
  */
 export async function returnBaskets(tx: Queryable, outcomes: readonly Outcome[]): Promise<void> {
   const returns = outcomes.filter(

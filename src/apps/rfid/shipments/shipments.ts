@@ -1,4 +1,4 @@
-/** Shipments, as a person sees them. */
+/** Shipments, as users see them. */
 
 import type { Queryable } from '../../../engine/database/database.ts';
 import { TallymanError } from '../../../engine/errors.ts';

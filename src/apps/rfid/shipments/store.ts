@@ -17,7 +17,7 @@ export async function findLine(on: Queryable, tenantId: string, oblpn: string): 
   return rows[0];
 }
 
-/** Its status; whoever has it is waited for, and whoever comes after waits for us. */
+/** Returns its status and locks it until the commit. */
 export async function lockShipment(tx: Queryable, id: string): Promise<ShipmentStatus> {
   const { rows } = await tx.query<{ status: ShipmentStatus }>(
     'select status from rfid.shipments where id = $1 for update',
@@ -64,7 +64,7 @@ export async function baskets(
   return rows;
 }
 
-/** Holds the basket. False: meanwhile it went with another plate. */
+/** Locks the basket. False: it is on an open line of another plate by now. */
 export async function lockFreeBasket(tx: Queryable, id: string): Promise<boolean> {
   await tx.query('select 1 from rfid.baskets where id = $1 for no key update', [id]);
   const { rows } = await tx.query(
@@ -75,8 +75,8 @@ export async function lockFreeBasket(tx: Queryable, id: string): Promise<boolean
 }
 
 /**
- * Puts the basket on the line. If it is back already, since reads of the return door were faster, the line is closed.
- * False: the line went to another shipment, or has a basket.
+ * Puts the basket on the line. Closes the line if the basket is already back, because reads of the return door came first.
+ * False: the line has moved to another shipment, or has a basket.
  */
 export async function load(
   tx: Queryable,
@@ -105,7 +105,7 @@ export async function countLines(
   return rows[0] ?? { all: 0, loaded: 0 };
 }
 
-/** `at`: when the plate was seen that brought the shipment here. Tells each step, also one that was passed over at once. */
+/** `at`: when the camera saw the plate that caused this step. Emits an event for each step, also for one that was skipped. */
 export async function saveStatus(
   tx: Queryable,
   id: string,
@@ -131,7 +131,7 @@ function stepsOf(before: ShipmentStatus, status: ShipmentStatus): readonly strin
   return steps.slice(place(before) + 1, place(status) + 1);
 }
 
-/** Tells that a shipment that has left is closed, if all of its baskets are back. The last thing in its transaction. */
+/** Emits `closed` for a shipment that has left, if all of its baskets are back. Must be the last step of its transaction. */
 export async function tellClosed(tx: Queryable, id: string): Promise<void> {
   await tx.query('select rfid.tell_closed($1)', [[id]]);
 }

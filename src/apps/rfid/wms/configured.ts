@@ -1,7 +1,7 @@
 import type { RfidConfig } from '../config.ts';
 import { httpWarehouse, type WarehouseSystem } from './index.ts';
 
-/** The warehouse system that is configured; undefined where there is none. */
+/** The configured warehouse system; undefined without one. */
 export function warehouseOf(
   config: RfidConfig,
 ): { readonly system: WarehouseSystem; readonly tenantId: string; readonly cron: string } | undefined {

@@ -11,27 +11,27 @@ import type { WarehouseSystem } from './warehouse-system.ts';
 
 export interface PlateImportOptions {
   readonly system: WarehouseSystem;
-  /** Whose shipments they are. */
+  /** The tenant that owns the shipments. */
   readonly tenantId: string;
   readonly checkpoints: Checkpoints;
   readonly exclusively: Exclusively;
   /** Names the checkpoint, where a tenant has several systems. Default `oracle`. */
   readonly name?: string;
-  /** Pages in one run at the most; the next run goes on. Default 1,000. */
+  /** The most pages in one run; the next run continues. Default 1,000. */
   readonly maxPages?: number;
 }
 
 export interface PlateImportPreview {
   readonly pages: number;
   readonly plates: number;
-  /** Those that are not known yet. */
+  /** Plates that are not stored yet. */
   readonly unknown: readonly OutboundPlate[];
 }
 
 export interface ImportCounts {
   readonly pages: number;
   readonly plates: number;
-  /** Were not known before. */
+  /** Plates that were not stored before. */
   readonly planned: number;
 }
 
@@ -48,12 +48,12 @@ export class PlateImport {
     this.#checkpoint = `rfid.wms/${options.tenantId}/${options.name ?? 'oracle'}`;
   }
 
-  /** Whose shipments they are. */
+  /** The tenant that owns the shipments. */
   get tenantId(): string {
     return this.#options.tenantId;
   }
 
-  /** Every page there is. `undefined`: another instance is at it. */
+  /** Reads all pages. `undefined`: another instance holds the lock. */
   async run(signal?: AbortSignal): Promise<ImportCounts | undefined> {
     const { system, tenantId, checkpoints, exclusively, maxPages = 1000 } = this.#options;
     const result = await exclusively(
@@ -66,7 +66,7 @@ export class PlateImport {
         while (counts.pages < maxPages) {
           section.signal.throwIfAborted();
           const page = await system.plates(cursor, section.signal);
-          // The last page is asked for again the next time: more may have come onto it.
+          // Ask for the last page again next time: more plates may be on it by then.
           const next = page.nextCursor ?? cursor;
           const ended = next === cursor;
           const expectedVersion = version;
@@ -90,7 +90,7 @@ export class PlateImport {
     return result.ran ? result.value : undefined;
   }
 
-  /** What `run` would pull now. Nothing is written, and the cursor stays where it is. */
+  /** What `run` would import now. Writes nothing and does not move the cursor. */
   async preview(on: Queryable, signal: AbortSignal): Promise<PlateImportPreview> {
     const { system, tenantId, checkpoints, maxPages = 1000 } = this.#options;
     let cursor = (await checkpoints.load<string | null>(this.#checkpoint))?.position ?? null;

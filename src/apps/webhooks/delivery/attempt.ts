@@ -1,7 +1,7 @@
 import type { Queryable } from '../../../engine/database/database.ts';
 import type { Exchange } from '../network/exchange.ts';
 
-/** Writes an attempt down; the last one that succeeded ends the delivery. Of a removed endpoint nothing is kept. */
+/** Records an attempt; a successful one ends the delivery. Records nothing for a removed endpoint. */
 export async function saveAttempt(
   on: Queryable,
   deliveryId: string,

@@ -1,18 +1,18 @@
 import type { Queryable } from '../../../engine/database/database.ts';
 
 export interface BreakerOptions {
-  /** Failures in a row after which deliveries to an endpoint wait. Default 10. */
+  /** Failures in a row after which the breaker of an endpoint opens and its deliveries wait. Default 10. */
   readonly failures?: number;
-  /** How long they wait at first; each time that it was in vain twice as long. Default 30 s. */
+  /** How long they wait at first; twice as long after each failed probe. Default 30 s. */
   readonly openMs?: number;
   /** Default 5 min. */
   readonly maxOpenMs?: number;
-  /** A delivery that has waited for so long becomes a dead letter. Default 3 days. */
+  /** A delivery that has waited this long becomes a dead letter. Default 3 days. */
   readonly giveUpMs?: number;
 }
 
 /**
- * One breaker an endpoint, in the endpoint's row, shared by the fleet:
+ * One breaker per endpoint, stored in the endpoint's row and shared by the fleet:
  *
  *   closed ── failures in a row ──▶ open ── its time is past ──▶ probing: one delivery goes through
  *      ▲                             ▲                              │

@@ -3,7 +3,7 @@ import { PermanentError } from '../../../engine/errors.ts';
 import type { SecretBox } from '../../../secrets/box.ts';
 import { secretContext } from '../secrets.ts';
 
-/** What the job of a delivery says. */
+/** The payload of a delivery job. */
 export interface DeliveryJob {
   readonly delivery: string;
   /** Its place among all events. */
@@ -11,7 +11,7 @@ export interface DeliveryJob {
   readonly endpoint: string | number;
 }
 
-/** Everything that one attempt needs to know, read just before it. */
+/** Everything that one attempt needs, read just before it. */
 export interface Consignment {
   readonly deliveryId: string;
   readonly eventId: string;
@@ -24,7 +24,7 @@ export interface Consignment {
   /** The newest first. */
   readonly secrets: readonly string[];
   readonly failures: number;
-  /** How much longer the breaker is open; 0: its time is past, a probe is due; null: it is closed. */
+  /** How much longer the breaker is open; 0: the wait is over, a probe is due; null: it is closed. */
   readonly openMs: number | null;
   /** A probe is under way. */
   readonly isProbed: boolean;

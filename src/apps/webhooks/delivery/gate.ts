@@ -1,5 +1,5 @@
 export interface GateOptions {
-  /** Deliveries under way to one endpoint from this process. */
+  /** The most deliveries that this process runs at once for one endpoint. */
   readonly perEndpoint: number;
   /** How long a delivery may wait here for its turn, in a slot of the worker. Default 100. */
   readonly patienceMs?: number;
@@ -7,24 +7,24 @@ export interface GateOptions {
 
 interface Traffic {
   readonly startedAt: Set<number>;
-  /** Each is told whether there is room for it. */
+  /** Waiting deliveries; each is called with whether it may start. */
   readonly waiting: ((hasRoom: boolean) => void)[];
-  /** How long an exchange takes, the latest counting most. */
+  /** Average duration of an exchange; recent ones weigh most. */
   usualMs: number;
-  /** When the last of those that were put off is to come back. */
+  /** When the last postponed delivery is to come back. */
   lastReturn: number;
 }
 
-/** Between the returns of two that wait for a receiver which fails: it is not waiting for them. */
+/** Time between two postponed deliveries to a failing receiver. */
 const failingGapMs = 20;
 const longestSpreadMs = 60_000;
 
 /**
- * How many deliveries one endpoint may have under way in this process, so that a receiver that hangs cannot take all
- * slots. Who finds no room waits for a moment if there is reason to hope, else is sent away.
+ * Limits how many deliveries one endpoint may have running in this process, so that a hanging receiver cannot take all
+ * slots. A delivery that finds no free slot waits briefly if one is likely to become free, else it is postponed.
  *
- * Those that are sent away get times to come back that lie as far apart as the receiver is slow: thousands of them cost
- * a few statements a second, not thousands.
+ * Postponed deliveries get return times that are spread by how slow the receiver is: thousands of them cost a few
+ * statements per second, not thousands.
  */
 export class Gate {
   readonly #perEndpoint: number;
@@ -36,7 +36,7 @@ export class Gate {
     this.#patienceMs = options.patienceMs ?? 100;
   }
 
-  /** A function to leave by; undefined: no room. An endpoint that failed last has room for one. */
+  /** Returns a function that frees the slot; undefined: no slot is free. An endpoint whose last delivery failed has one slot. */
   async enter(
     endpoint: string,
     { isSuspect }: { readonly isSuspect: boolean },
@@ -49,12 +49,12 @@ export class Gate {
     return hasRoom && traffic.startedAt.size < limit ? this.#start(endpoint, traffic) : undefined;
   }
 
-  /** The endpoint has failed: those that wait came when it was well, and are to look again before they try. */
+  /** The endpoint has failed: deliveries that wait must check its state again before they try. */
   dismiss(endpoint: string): void {
     for (const called of this.#of(endpoint).waiting.splice(0)) called(false);
   }
 
-  /** In how many milliseconds one that was sent away should come back; not before `atLeastMs`. */
+  /** In how many milliseconds a postponed delivery should come back; not before `atLeastMs`. */
   delay(endpoint: string, atLeastMs: number, { isFailing }: { readonly isFailing: boolean }): number {
     const traffic = this.#of(endpoint);
     const now = performance.now();
@@ -69,7 +69,7 @@ export class Gate {
 
   #start(endpoint: string, traffic: Traffic): () => void {
     let began = performance.now();
-    // A set holds each moment once.
+    // A set holds each time once.
     while (traffic.startedAt.has(began)) began += 0.001;
     traffic.startedAt.add(began);
     return () => {
@@ -80,7 +80,7 @@ export class Gate {
     };
   }
 
-  /** Resolves true when somebody has left, false when patience or hope ends. */
+  /** Resolves true when a slot became free, false when the wait has timed out or is pointless. */
   #turn(traffic: Traffic): Promise<boolean> {
     return new Promise((resolve) => {
       const called = (hasRoom: boolean): void => {
@@ -95,13 +95,13 @@ export class Gate {
     });
   }
 
-  /** As long as nothing is known about a receiver, few wait for it. */
+  /** While a receiver is unknown, only a few deliveries wait for it. */
   #hopeless(traffic: Traffic): boolean {
     if (traffic.usualMs === 0 && traffic.waiting.length >= this.#perEndpoint) return true;
     return (this.#usual(traffic) * (traffic.waiting.length + 1)) / this.#perEndpoint > this.#patienceMs;
   }
 
-  /** An exchange that has been under way for long says more than those that ended quickly before it. */
+  /** A long running exchange says more than those that ended quickly before it. */
   #usual(traffic: Traffic): number {
     const [oldest] = traffic.startedAt;
     return Math.max(traffic.usualMs, oldest === undefined ? 0 : performance.now() - oldest);

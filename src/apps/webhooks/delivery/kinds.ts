@@ -21,7 +21,7 @@ export interface WebhookKindsOptions {
   readonly box: SecretBox;
   readonly policy?: AddressPolicyOptions;
   readonly breaker?: BreakerOptions;
-  /** Deliveries under way to one endpoint from this process. Make it a small part of the worker's slots. Default 5. */
+  /** The most deliveries that this process runs at once for one endpoint. Make it a small part of the worker's slots. Default 5. */
   readonly perEndpoint?: number;
   /** Default: the real one. */
   readonly network?: Network;
@@ -29,7 +29,7 @@ export interface WebhookKindsOptions {
 
 export const deliverKind = 'webhook.deliver';
 
-/** How soon one that met a full gate, or a probe under way, looks again at the earliest. */
+/** The earliest time after which a delivery that met a full gate or a running probe tries again. */
 const soonMs = 1000;
 
 const payload = z.object({
@@ -39,7 +39,7 @@ const payload = z.object({
 });
 
 /**
- * The kinds with which a worker delivers webhooks.
+ * The kinds that deliver webhooks.
  *
  * @example
  * const worker = tallyman.worker({ kinds: webhookKinds({ database: tallyman.database, box }), concurrency: 50 });
@@ -60,11 +60,11 @@ export function webhookKinds(options: WebhookKindsOptions): readonly AnyKind[] {
 }
 
 /**
- * Carries one delivery at a time to its end: put off, delivered, to be tried again, or given up. Endpoint, event and
- * delivery are looked up as the job's tenant: a job that names those of another tenant finds nothing.
+ * Runs one delivery: postpones it, delivers it, schedules a retry, or gives it up. It looks up endpoint, event and
+ * delivery as the job's tenant: a job that names those of another tenant finds nothing.
  *
- * Success is written in the commit that completes the job. A process that dies between the receiver's answer and that
- * commit leaves the job where it was: it is delivered again, under the same ids, never not at all.
+ * Success is recorded in the commit that completes the job. If a process dies between the receiver's answer and that
+ * commit, the job runs again and delivers under the same ids: at least once, never not at all.
  */
 class Courier {
   readonly #box: SecretBox;
@@ -114,7 +114,7 @@ class Courier {
     });
     const problem = problemOf(sent);
     if (!problem) {
-      // The receiver has done its part. After a failure the next one waits until that is known to all.
+      // The receiver has answered. After a failure the next delivery waits until the new breaker state is committed.
       leave();
       await context.commit(async (tx) => {
         await saveAttempt(tx, deliveryId, sent, undefined);
@@ -142,7 +142,7 @@ class Courier {
     throw new RetryLater(delayMs, `${problem.code}: ${problem.message}`);
   }
 
-  /** Later, without having tried: costs no attempt, but not forever. */
+  /** Postpones without an attempt: costs no attempt, but has a time limit. */
   #putOff(
     context: JobContext,
     endpointId: string,
@@ -157,7 +157,7 @@ class Courier {
   }
 }
 
-/** Undefined for what counts as delivered: a 2xx, in time. */
+/** Undefined for a delivered one: a 2xx, in time. */
 function problemOf({ error, httpStatus }: Exchange): { code: string; message: string } | undefined {
   if (error) return error;
   if (httpStatus !== null && httpStatus >= 200 && httpStatus < 300) return undefined;

@@ -2,10 +2,10 @@ import { createHmac, randomBytes } from 'node:crypto';
 
 const prefix = 'whsec_';
 
-/** A secret as receivers are given it: `whsec_` and base64 of 32 random bytes. */
+/** A secret in the form that receivers get: `whsec_` and base64 of 32 random bytes. */
 export const newSecret = (): string => prefix + randomBytes(32).toString('base64');
 
-/** What is signed with: the decoded bytes, for both kinds of signature. */
+/** The signing key: the decoded bytes, for both kinds of signature. */
 const keyOf = (secret: string): Buffer => Buffer.from(secret.slice(prefix.length), 'base64');
 
 const hmac = (secret: string, content: Buffer) => createHmac('sha256', keyOf(secret)).update(content);
@@ -16,11 +16,11 @@ export interface Signed {
   readonly deliveryId: string;
   readonly body: Buffer;
   readonly sentAt: Date;
-  /** The newest first. Those behind it are on their way out and sign `webhook-signature` only. */
+  /** The newest first. Older ones expire soon and sign `webhook-signature` only. */
   readonly secrets: readonly string[];
 }
 
-/** The headers that say who sends what, and prove it. */
+/** The headers that identify the delivery and sign it. */
 export function signedHeaders({ eventId, eventType, deliveryId, body, sentAt, secrets }: Signed) {
   const [newest = ''] = secrets;
   const timestamp = String(Math.floor(sentAt.getTime() / 1000));

@@ -1,6 +1,6 @@
--- What delivering needs of the engine and of the breaker. docs/decisions/0006-webhook-breaker.md says why.
+-- The breaker of an endpoint. docs/decisions/0006-webhook-breaker.md says why.
 
--- The one delivery that goes through an open breaker once its time is past. Answers whether the caller is it.
+-- After the wait, one delivery may probe through an open breaker. Returns whether the caller is that one.
 create or replace function tallyman_webhooks.take_probe(p_endpoint bigint) returns boolean
 language sql as $$
   with taken as (
@@ -13,8 +13,8 @@ language sql as $$
   select exists (select 1 from taken)
 $$;
 
--- After enough failures in a row the breaker opens, each time for twice as long. Failures of deliveries that were under
--- way when it opened do not prolong it; only a failed probe does.
+-- Opens the breaker after enough failures in a row, each time for twice as long. Failures of deliveries that were running
+-- when it opened do not prolong it; only a failed probe does.
 create or replace function tallyman_webhooks.count_failure(
   p_endpoint bigint, p_probe boolean, p_threshold integer, p_open_ms double precision, p_max_open_ms double precision
 ) returns void
@@ -31,7 +31,7 @@ language sql as $$
    where e.id = d.id
 $$;
 
--- A success closes it. Writes nothing where all was well before.
+-- A success closes the breaker. Writes nothing if it was closed and had no failures.
 create or replace function tallyman_webhooks.count_success(p_endpoint bigint) returns void
 language sql as $$
   update tallyman_webhooks.endpoints e

@@ -1,4 +1,4 @@
--- From events to deliveries.
+-- Turns events into deliveries.
 
 create or replace function tallyman_webhooks.is_subscribed(p_patterns text[], p_event_type text) returns boolean
 language sql immutable as $$
@@ -15,7 +15,7 @@ language sql immutable as $$
     from (select 'endpoint:' || p_endpoint || ':' || p_type || ':' || p_id) k (full_key)
 $$;
 
--- Makes deliveries and their jobs: one for each place of the arrays, which name events and endpoints that exist. Returns
+-- Creates deliveries and their jobs, one for each element of the arrays, which name existing events and endpoints. Returns
 -- the delivery ids in that order. Jobs of ordered endpoints get a lane for each aggregate; the engine locks lanes in one order.
 create or replace function tallyman_webhooks.deliver(p_events bigint[], p_endpoints bigint[], p_manual boolean) returns uuid[]
 language plpgsql as $$
@@ -44,10 +44,10 @@ begin
   return v_deliveries;
 end $$;
 
--- Deliveries of the events in (p_after, p_up_to] to every endpoint that subscribes to them. Returns how many. Endpoints are held
--- against removal until the end; one that is removed meanwhile is left out.
+-- Creates deliveries of the events in (p_after, p_up_to] to every endpoint that subscribes to them. Returns how many. Locks
+-- the endpoints against removal until the commit; an endpoint removed meanwhile is left out.
 --
--- Not for dead letters of deliveries: a dead receiver would be told of its own death for ever. Pings have their delivery.
+-- Skips dead letters of deliveries: each failed report would make another dead letter, forever. Pings have their own delivery.
 create or replace function tallyman_webhooks.fan_out(p_after bigint, p_up_to bigint) returns integer
 language plpgsql as $$
 declare
@@ -63,13 +63,13 @@ begin
    where v.id > p_after and v.id <= p_up_to and e.disabled_at is null and v.id > e.since
      and tallyman_webhooks.is_subscribed(e.event_types, v.event_type)
      and v.event_type <> 'webhook.ping'
-     -- A person was faster, and had it redelivered.
+     -- A user has already redelivered it.
      and not exists (select 1 from tallyman_webhooks.dispatches d where d.event_id = v.id and d.endpoint_id = e.id)
      and not (v.event_type = 'job.dead_letter' and v.payload ->> 'kind' = 'webhook.deliver');
   return cardinality(tallyman_webhooks.deliver(coalesce(v_events, '{}'), coalesce(v_endpoints, '{}'), false));
 end $$;
 
--- Those of the events of which a delivery is under way, or may be redriven: purging leaves them.
+-- The events that have a running delivery, or one that may be redriven: the purge keeps them.
 create or replace function tallyman_webhooks.needed(p_events bigint[]) returns bigint[]
 language sql stable as $$
   select array_agg(distinct d.event_id) from tallyman_webhooks.dispatches d

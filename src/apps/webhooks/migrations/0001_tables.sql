@@ -1,6 +1,6 @@
 -- The tables of webhooks. Events are those of `tallyman_events`, to which this part listens.
 --
---   endpoints            who wants to be told of what, and how it has fared lately (the breaker)
+--   endpoints            who subscribes to which events, and the state of the circuit breaker
 --   endpoint_secrets     what its deliveries are signed with; two of them for a time after a rotation
 --   dispatches           one row for each event and endpoint it is sent to; its id is the delivery id
 --   webhook_deliveries   one row an attempt
@@ -25,11 +25,11 @@ create table tallyman_webhooks.endpoints (
   created_at timestamptz not null default now(),
   -- Gets events with greater ids: those that were written since it was made, or enabled again.
   since bigint not null default tallyman_events.position(),
-  -- The breaker, here so that a fleet shares it. failures: in a row. opened: times in a row it opened without a success.
+  -- The circuit breaker, stored here so that the fleet shares it. failures: in a row. opened: times in a row it opened without a success.
   failures integer not null default 0,
   opened integer not null default 0,
   open_until timestamptz,
-  -- Set while one delivery goes through to see whether the receiver is back; it ends by itself if its process dies.
+  -- Set while one delivery probes the receiver; it expires by itself if the process dies.
   probing_until timestamptz
 ) with (fillfactor = 50);
 create index endpoints_of_tenant on tallyman_webhooks.endpoints (tenant_id, id);
@@ -40,7 +40,7 @@ create table tallyman_webhooks.endpoint_secrets (
   tenant_id text not null,
   sealed text not null,
   created_at timestamptz not null default now(),
-  -- Set by a rotation: until then deliveries are signed with this one, too.
+  -- Set by a rotation: until then this secret signs deliveries, too.
   expires_at timestamptz
 );
 create index endpoint_secrets_of_endpoint on tallyman_webhooks.endpoint_secrets (endpoint_id, id);
@@ -51,7 +51,7 @@ create table tallyman_webhooks.dispatches (
   event_id bigint not null references tallyman_events.events (id) on delete cascade,
   endpoint_id bigint not null references tallyman_webhooks.endpoints (id) on delete cascade,
   job_id bigint not null,
-  -- Sent once more because a person asked for it.
+  -- A user requested another delivery.
   manual boolean not null default false,
   created_at timestamptz not null default now(),
   succeeded_at timestamptz

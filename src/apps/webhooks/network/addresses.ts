@@ -8,7 +8,7 @@ export interface AddressPolicyOptions {
   readonly requireHttps?: boolean;
 }
 
-// IPv4 by what is refused: https://www.iana.org/assignments/iana-ipv4-special-registry, and what clouds answer on.
+// IPv4 by a deny list: https://www.iana.org/assignments/iana-ipv4-special-registry, and the metadata addresses of clouds.
 const refused4: readonly (readonly [network: string, why: string])[] = [
   ['0.0.0.0/8', 'unspecified'],
   ['10.0.0.0/8', 'private'],
@@ -28,7 +28,7 @@ const refused4: readonly (readonly [network: string, why: string])[] = [
   ['240.0.0.0/4', 'reserved or broadcast'],
 ];
 
-// IPv6 by what is allowed, 2000::/3, less what in it carries another address or is not on the internet. Mapped (::ffff:),
+// IPv6 by an allow list: 2000::/3, without ranges that embed another address or are not on the internet. Mapped (::ffff:),
 // compatible, NAT64, unique local, link-local, multicast and loopback addresses are all outside it.
 const refused6: readonly (readonly [network: string, why: string])[] = [
   ['2001::/23', 'reserved (Teredo and others)'],
@@ -53,7 +53,7 @@ export class AddressPolicy {
     this.#allowed = listOf(typeof allowPrivate === 'boolean' ? [] : allowPrivate);
   }
 
-  /** Why it may not be connected to; undefined when it may. */
+  /** The reason why it is refused; undefined if it is allowed. */
   refusal(address: string): string | undefined {
     const bare = address.split('%', 1)[0] ?? '';
     const version = isIP(bare);

@@ -5,18 +5,18 @@ export interface Post {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
-  /** For all of it: name, connection, request, answer. */
+  /** Time limit for everything: name lookup, connection, request, answer. */
   readonly timeoutMs: number;
-  /** Gives up for other reasons; the exchange then throws what the signal's reason is. */
+  /** Aborts for other reasons; the exchange then throws the signal's reason. */
   readonly signal: AbortSignal;
 }
 
 export interface Exchange {
   readonly httpStatus: number | null;
   readonly headers: Readonly<Record<string, string | readonly string[]>> | null;
-  /** The first 64 KiB, as text that Postgres can hold. */
+  /** The first 64 KiB, as text that PostgreSQL can store. */
   readonly body: string | null;
-  /** Null when an answer came, whatever its status. */
+  /** Null if an answer came, whatever its status. */
   readonly error: { readonly code: string; readonly message: string } | null;
   readonly durationMs: number;
   readonly startedAt: Date;
@@ -24,7 +24,7 @@ export interface Exchange {
 
 const maxBodyBytes = 64 * 1024;
 
-/** One POST. An answer counts once its body has ended or 64 KiB of it are there; redirects are answers like any other. */
+/** Sends one POST. An answer counts when its body has ended or 64 KiB of it have arrived; redirects are not followed. */
 export async function exchange(dispatcher: Dispatcher, post: Post): Promise<Exchange> {
   const startedAt = new Date();
   const began = performance.now();
@@ -53,7 +53,7 @@ export async function exchange(dispatcher: Dispatcher, post: Post): Promise<Exch
   }
 }
 
-/** `stream`: a character that the limit cut in two is left out instead of shown as damage. */
+/** `stream`: leaves out a character that the limit cut in two instead of showing it as damaged. */
 const textOf = (body: Buffer): string => storable(new TextDecoder().decode(body, { stream: true }));
 
 /** Postgres text holds no NUL. */

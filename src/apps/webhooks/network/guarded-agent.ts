@@ -5,13 +5,13 @@ import type { AddressPolicy } from './addresses.ts';
 import type { Network } from './network.ts';
 
 /**
- * Connections that lead only where the policy allows. The name is resolved once, every address it has is checked, and
- * the connection goes to a checked address itself: there is no second resolution that could answer otherwise.
+ * Connects only where the policy allows. It resolves the name once, checks every address, and connects to a checked
+ * address: there is no second lookup that could give another answer.
  * No proxy, no redirect, HTTP/1.1.
  */
 export function guardedAgent(policy: AddressPolicy, network: Network): Agent {
   return new Agent({
-    // The exchange has one time limit of its own for everything.
+    // The exchange has its own time limit for everything.
     headersTimeout: 0,
     bodyTimeout: 0,
     connect: ({ hostname, port, protocol }, callback) => {
@@ -38,7 +38,7 @@ async function openChecked(
   const isName = isIP(host) === 0;
   const addresses = isName ? await network.resolve(host) : [host];
   if (addresses.length === 0) throw new TallymanError('NO_ADDRESS', `${host} has no address`);
-  // One bad address among good ones is refused, too: which one is taken must not be a matter of luck.
+  // One bad address among good ones is refused, too: the result must not depend on which one is chosen.
   for (const address of addresses) {
     const why = policy.refusal(address);
     if (why !== undefined)

@@ -4,14 +4,14 @@ import type { ConnectionOptions } from 'node:tls';
 import { buildConnector } from 'undici';
 
 export interface Target {
-  /** The address itself: nothing is looked up any more. */
+  /** The IP address: no more lookup is needed. */
   readonly address: string;
   readonly port: number;
   /** Given for TLS: the name that the certificate must be for. Null where the URL has an address for a name. */
   readonly tls?: { readonly servername: string | null };
 }
 
-/** The way out. A test gives one that writes down where it would have gone. */
+/** Makes the connections. Tests pass one that records the targets. */
 export interface Network {
   resolve(name: string): Promise<readonly string[]>;
   connect(target: Target): Promise<Socket>;

@@ -5,8 +5,8 @@ import type { AddressPolicy } from './addresses.ts';
 const maxLength = 2048;
 
 /**
- * What can be said about an address without asking anybody. Where a name leads is checked at every connect.
- * Answers the address as the URL parser writes it: `http://0x7f.1` is `http://127.0.0.1/`.
+ * Checks an address without a lookup. What its name resolves to is checked at every connect.
+ * Returns the address as the URL parser writes it: `http://0x7f.1` is `http://127.0.0.1/`.
  */
 export function checkUrl(text: string, policy: AddressPolicy): URL {
   const refuse = (why: string) => new TallymanError('BAD_OPTION', `the webhook address is refused: ${why}`);

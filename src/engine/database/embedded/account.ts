@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { TallymanError } from '../../errors.ts';
 
 /**
- * The account the server runs under when we are root: PostgreSQL refuses root, because whoever gets the
+ * The account the server runs under when we are root: PostgreSQL refuses root, because a user who becomes
  * superuser of a database could then run anything on the machine.
  */
 export interface Account {

@@ -128,7 +128,7 @@ export async function makeLinks(root: string, packageName: string): Promise<void
 
 /**
  * Copies the programs, once for each version, to where the server's account can run them. Made under another name and then
- * renamed: two starters at once cannot see half of a copy, and whoever comes second uses the first one's.
+ * renamed: two processes that start at once cannot see half of a copy, and the second one uses the first one's.
  */
 async function copyOut(found: PlatformPackage, account: Account, systemDir: string): Promise<string> {
   await rootFolder(systemDir, account);
@@ -150,7 +150,7 @@ async function copyOut(found: PlatformPackage, account: Account, systemDir: stri
   return copy;
 }
 
-/** Readable whatever umask they came with, and on disk before the copy gets its name: it is used for ever after. */
+/** Readable whatever umask they came with, and flushed to disk before the copy gets its final name: it is never checked again. */
 async function openToAll(folder: string): Promise<void> {
   await chmod(folder, 0o755);
   for (const entry of await readdir(folder, { withFileTypes: true })) {

@@ -13,7 +13,7 @@ const DRAFT = 'init-';
 
 /**
  * What the programs get of our environment. Not all of it: PG* would change what they do, and ours may hold
- * secrets that the server's account, and whoever is superuser in it, is not to read.
+ * secrets that the server's account, and any superuser of the database, must not read.
  */
 const PASSED_ON = /^(PATH|LD_LIBRARY_PATH|NIX_LD.*|TMPDIR|TEMP|TMP|SystemRoot|SystemDrive|windir)$/i;
 

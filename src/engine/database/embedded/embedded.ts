@@ -1,5 +1,5 @@
 /**
- * A real PostgreSQL as a child process, for whoever has none: `npm start` on a clean machine just works.
+ * A real PostgreSQL as a child process, for machines without one: `npm start` works on a clean machine.
  *
  *     const postgres = await startEmbedded({ dataDir: '.tallyman/postgres' });
  *     const pool = new pg.Pool({ connectionString: postgres.url });

@@ -4,11 +4,11 @@
  *
  * `owner/` holds numbered records; the highest number counts, and says "held by this process" or "released".
  *
- *     000007.json  --owner ended, or released-->  000008.json is linked by whoever is first
+ *     000007.json  --owner ended, or released-->  the first process links 000008.json
  *
  * What must stay true: the highest record is never removed (a slow starter that still believes in 7 must find 8
  * taken, or see 9 above it), and a record gets its name with its whole content (hence link, not create-and-write).
- * To remove a stale lock file and make it anew, the usual way, lets two starters each remove the other's.
+ * The usual way, to remove a stale lock file and create it again, lets two processes each remove the other's file.
  */
 import { chown, link, mkdir, readdir, readFile, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';

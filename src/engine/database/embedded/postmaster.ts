@@ -188,8 +188,8 @@ export const stopPostmaster = (postmaster: Postmaster, binaries: Binaries, logge
 
 /**
  * A parent that was killed leaves its server running. It is stopped, not adopted: the new one then has the
- * settings, programs and log of this start, and a parent that hears of its end. The caller owns the area, so
- * whoever started that server is gone.
+ * settings, programs and log of this start, and a parent that notices its end. The caller owns the area, so
+ * the process that started that server is gone.
  */
 export async function stopOrphan(area: Area, binaries: Binaries, logger: Logger): Promise<void> {
   for (let round = 0; round < ORPHAN_ROUNDS; round++) {

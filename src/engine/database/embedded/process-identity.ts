@@ -4,8 +4,8 @@ import { hostname } from 'node:os';
 import { promisify } from 'node:util';
 
 /**
- * Names one process for good. A pid alone does not: it is given again after the process ends, after a reboot,
- * and in every container anew.
+ * Identifies one process for good. A pid alone does not: it is reused after the process ends, after a reboot,
+ * and in every container.
  */
 export interface ProcessIdentity {
   readonly pid: number;

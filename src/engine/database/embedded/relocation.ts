@@ -5,8 +5,8 @@
  *
  *     /root/plant/.tallyman/postgres -> /var/lib/tallyman/postgres/plant-5f0c…
  *
- * The link is the only thing that ties the two. The name is random, not made from the path: whoever removes
- * `.tallyman` to start afresh gets an empty database, not the old one. The data then stays behind under
+ * The link is the only connection between the two. The name is random, not made from the path: if you delete
+ * `.tallyman` to start again, you get an empty database, not the old one. The data then stays under
  * systemDir, with the path it was made for in `belongs-to`; nothing here deletes a database.
  */
 import { randomBytes } from 'node:crypto';
@@ -63,7 +63,7 @@ export async function relocate(asked: string, account: Account, systemDir: strin
 
 /**
  * A copied clone (`cp -a`) carries the link, and both would write to one database without anybody having said so.
- * A moved clone is told apart by its old place no longer pointing here.
+ * A moved clone is different: its old place no longer points here.
  */
 export async function checkRelocation(folder: string, asked: string, systemDir: string): Promise<void> {
   const all = await realpath(join(systemDir, 'postgres')).catch(() => undefined);

@@ -22,8 +22,8 @@ select j.id, s.queue, s.priority, s.variant, j.kind, j.tenant_id, j.payload, j.a
   join tallyman.streams s on s.id = j.stream
   left join tallyman.lanes l on l.id = j.lane;
 
--- Cancels a job that has not ended, also one that is running: its worker is told, and whatever it still does about
--- the job finds nothing. Returns whether there was one.
+-- Cancels a job that has not ended, also a running one: its worker is notified, and whatever it still does about
+-- the job has no effect. Returns whether there was one.
 create or replace function tallyman.cancel(p_id bigint, p_reason text, p_keep_ms double precision) returns boolean
 language plpgsql as $$
 declare
@@ -58,7 +58,7 @@ begin
   return true;
 end $$;
 
--- Sends work round again under the id it had: a dead letter, or a job of history that failed or was cancelled.
+-- Redrives work under the id it had: a dead letter, or a job of history that failed or was cancelled.
 -- Attempts start again at 0; last_error goes on counting the redrives. In a lane it goes to the end, or to the head.
 create or replace function tallyman.redrive(p_id bigint, p_to_head boolean default false) returns boolean
 language plpgsql as $$
@@ -130,7 +130,7 @@ begin
   return true;
 end $$;
 
--- Sends many round again: their gates are locked in order first. Answers how many.
+-- Redrives many: their gates are locked in order first. Returns how many.
 create or replace function tallyman.redrive_many(p_ids bigint[], p_to_head boolean default false) returns integer
 language plpgsql as $$
 begin

@@ -50,7 +50,7 @@ declare
   v_over timestamptz;
 begin
   for v_worker in select w.* from tallyman.workers w order by w.id loop
-    -- Another process that looks at this moment has the lock as well: then that one sees to it.
+    -- Another process that checks at this moment holds the lock as well: then that one recovers the worker.
     continue when not tallyman.is_absent(v_worker.id);
     if v_worker.missing_since is null then
       perform set_config('synchronous_commit', 'off', true);

@@ -1,4 +1,4 @@
-/** To stdout. Whoever reads may have had enough (`| head`): then the rest is not wanted, and that is no error. */
+/** Writes to stdout. If the reader closes the pipe (`| head`), the rest is dropped, and that is no error. */
 export function print(text: string): void {
   process.stdout.write(`${text}\n`);
 }
@@ -12,7 +12,7 @@ export function complain(text: string): void {
   process.stderr.write(`${text}\n`);
 }
 
-/** For people or for scripts, as asked. */
+/** For people or for scripts, as requested. */
 export function show(json: boolean | undefined, value: unknown, forPeople: () => string): void {
   if (json) printJson(value);
   else print(forPeople());

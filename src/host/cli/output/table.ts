@@ -3,11 +3,11 @@ import { printable, truncate, widthOf } from './text.ts';
 export interface Column<Row> {
   readonly title: string;
   readonly value: (row: Row) => string | number | null;
-  /** Numbers stand under one another at the right. */
+  /** Aligns numbers to the right. */
   readonly right?: boolean;
   /** May be cut down to this many cells when the terminal is narrow. Default: never cut. */
   readonly shrinkTo?: number;
-  /** Left out when even cutting does not make room; the highest first. Default: always there. */
+  /** Left out if cutting does not make enough room; the highest first. Default: never left out. */
   readonly leaveOut?: number;
   /** Colour, given the text as it will be printed. */
   readonly paint?: (text: string, row: Row) => string;
@@ -57,7 +57,7 @@ const total = (widths: readonly number[]): number =>
 
 function withoutColumns<Row>(columns: readonly Sized<Row>[], width: number): readonly Sized<Row>[] {
   let kept = columns;
-  // A column in which nothing stands says nothing.
+  // Leave out a column without any value.
   const empty = (c: Sized<Row>): boolean =>
     c.column.leaveOut !== undefined && c.cells.every((cell) => cell === '');
   if (columns.some((c) => c.cells.length > 0)) kept = kept.filter((c) => !empty(c));

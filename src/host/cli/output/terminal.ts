@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline/promises';
 import { styleText } from 'node:util';
 
-/** Piped output is not cut: a script or `less -S` wants all of it. Nor is that on a terminal of unknown size (0). */
+/** Piped output is not cut: a script or `less -S` needs all of it. Nor is output on a terminal of unknown size (0). */
 export function terminalWidth(): number {
   const asked = Number(process.env.COLUMNS);
   return asked > 0 ? asked : process.stdout.columns || Infinity;
@@ -21,7 +21,7 @@ export async function confirm(question: string): Promise<boolean> {
   }
 }
 
-/** Tells how far a long operation has come: in place on a terminal, else a line now and then. */
+/** Shows the progress of a long operation: in place on a terminal, else as a line now and then. */
 export class Progress {
   readonly #label: string;
   #lastAt = performance.now();

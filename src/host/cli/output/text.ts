@@ -11,7 +11,7 @@ export function widthOf(text: string): number {
   return width;
 }
 
-/** At most `width` cells; what is cut off is told by `…`. */
+/** At most `width` cells; `…` marks a cut. */
 export function truncate(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
   let kept = '';
@@ -25,7 +25,7 @@ export function truncate(text: string, width: number): string {
   return width < 1 ? '' : `${kept}…`;
 }
 
-/** Names and messages come from anybody; a terminal must not obey what is written in them. */
+/** Names and messages come from users: removes control characters, which a terminal would execute. */
 export function printable(text: string): string {
   return text
     .replace(/\r?\n/g, ' ')

@@ -20,7 +20,7 @@ export function duration(ms: number): string {
   return step ? `${Math.floor(ms / step.ms)} ${step.unit}` : `${Math.round(ms)} ms`;
 }
 
-/** For a page about one thing: when exactly, and how long ago that is. */
+/** For a page about one item: the exact time, and how long ago that is. */
 export function fullTime(at: Date, now: Date): string {
   return `${at.toISOString().replace('T', ' ').replace('Z', ' UTC')} (${relativeTime(at, now)})`;
 }

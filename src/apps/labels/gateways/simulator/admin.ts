@@ -6,7 +6,7 @@ import type { Simulation } from './simulation.ts';
 
 const mac = /^[0-9A-F]{12}$/;
 
-/** What tests and people ask the simulator itself. */
+/** The simulator's own API, for tests and people. */
 export function admin(simulation: Simulation, method: string, path: readonly string[], body: Buffer): Reply {
   const [first, second, third] = path;
   const asked = `${method} ${first === undefined ? '' : second === undefined ? first : third === undefined ? `${first}/*` : `${first}/*/${third}`}`;
@@ -16,7 +16,7 @@ export function admin(simulation: Simulation, method: string, path: readonly str
     case 'GET settings':
       return json(simulation.settings);
     case 'PATCH settings':
-      // Put together before it is checked: what is not named keeps its value, not its default.
+      // Merge before validation: fields that are not named keep their value, not their default.
       simulation.change(
         checkedBy(simulatorSettings, { ...simulation.settings, ...read(z.looseObject({}), body) }),
       );

@@ -4,7 +4,7 @@ import type { Chance } from './chance.ts';
 import { within } from './labels.ts';
 import type { FaultKind, SimulatorSettings } from './settings.ts';
 
-/** What a simulated gateway answers; how it gets there, and whether, is the simulator's to say. */
+/** What a simulated gateway answers; the simulator decides how and whether it is delivered. */
 export interface Reply {
   readonly status: number;
   readonly type?: string;
@@ -19,7 +19,7 @@ export const json = (value: unknown, status = 200): Reply => ({
 });
 export const text = (body: string, status = 200): Reply => ({ status, type: 'text/plain', body });
 
-/** A call that was refused for what it says: its reply is thrown. */
+/** Thrown to refuse a call; carries its reply. */
 export class Refused extends Error {
   readonly reply: Reply;
 
@@ -58,8 +58,8 @@ export interface Mishap {
 }
 
 /**
- * Lets a call take its time and go wrong as it is to. `accept` does what the call asks and makes the reply; it is not
- * called where the caller has gone away meanwhile: nobody would know that it was accepted.
+ * Applies the latency and the fault of a call. `accept` does what the call asks and makes the reply; it is not called if
+ * the caller has gone away meanwhile, because the caller would not know that it was accepted.
  */
 export async function withMishap(
   { request, response, settings, chance, fault }: Mishap,

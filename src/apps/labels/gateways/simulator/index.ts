@@ -23,7 +23,7 @@ export interface LabelSimulatorOptions extends SimulatorSettingsInput {
   /** 0: any free one. */
   readonly port?: number;
   readonly host?: string;
-  /** The same seed, and the nth image of a label meets the same fate. */
+  /** With the same seed, the nth image of a label always has the same outcome. */
   readonly seed?: number;
 }
 
@@ -35,8 +35,8 @@ export interface LabelSimulator extends AsyncDisposable {
 }
 
 /**
- * Starts a gateway that is not there: it answers as AIMS does, and as an access point with OpenEPaperLink, and keeps
- * what it was sent. `GET /simulator/labels/{mac}` tells, for one label, every image it accepted, in order.
+ * Starts a simulated gateway: it answers as AIMS does, and as an access point with OpenEPaperLink, and keeps what it was
+ * sent. `GET /simulator/labels/{mac}` lists every image it accepted for one label, in order.
  *
  * @example
  * await using simulator = await startLabelSimulator({ faults: evenFaults(0.05), latency: { minMs: 1, maxMs: 20 } });
@@ -46,7 +46,7 @@ export async function startLabelSimulator(options: LabelSimulatorOptions = {}): 
   const { port = 0, host = '127.0.0.1', seed = 1, ...settings } = options;
   const simulation = new Simulation(seed, settings);
   const server = createServer((request, response) => {
-    // A connection that is reset, by either side, is part of the game.
+    // Either side may reset a connection: that is one of the simulated faults.
     request.on('error', () => undefined);
     response.on('error', () => undefined);
     handle(simulation, request, response, seed).catch((error: unknown) => fail(response, error));
@@ -130,7 +130,7 @@ async function image(
   });
 }
 
-/** Tokens and lists have faults too, of no label. */
+/** Calls for tokens and lists can fail, too; they belong to no label. */
 async function other(
   { simulation, request, response }: ApiCall,
   draws: string,

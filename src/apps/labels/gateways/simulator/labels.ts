@@ -11,7 +11,7 @@ export interface AcceptedImage {
   readonly hash: string | null;
   readonly bytesHash: string;
   readonly acceptedAt: number;
-  /** When the label has it; null: never. */
+  /** When the label shows it; null: never. */
   readonly shownAt: number | null;
 }
 
@@ -21,7 +21,7 @@ export interface SimulatedLabel {
   /** The last image of each page, as it came. */
   readonly files: Map<number, { readonly type: string; readonly content: Buffer }>;
   settings: LabelSettings;
-  /** Images that were sent, accepted or not: what goes wrong is decided by it, not by who came first. */
+  /** Images sent, accepted or not. Faults depend on this number, not on the order of calls between labels. */
   asked: number;
 }
 
@@ -66,7 +66,7 @@ export class SimulatedLabels {
     this.#labels.clear();
   }
 
-  /** Chance for the next image of a label: the same seed gives the nth image of a label the same fate. */
+  /** Chance for the next image of a label: with the same seed, the nth image has the same outcome. */
   chance(label: SimulatedLabel): Chance {
     label.asked += 1;
     return new Chance(`${this.#seed} ${label.mac} ${label.asked}`);
@@ -98,7 +98,7 @@ export class SimulatedLabels {
 export const within = ({ minMs, maxMs }: { minMs: number; maxMs: number }, chance: Chance): number =>
   minMs + chance.next() * (maxMs - minMs);
 
-/** What becomes of the last image sent. */
+/** The status of the last image sent. */
 export function statusOf({ images }: SimulatedLabel, now: number): Status {
   const last = images.at(-1);
   if (!last) return 'NONE';

@@ -13,7 +13,7 @@ export const faultKinds = ['429', '500', '503', 'hang', 'reset', 'lost'] as cons
 export const faultKind = z.enum([...faultKinds, '401', '403', '405', 'garbage', 'endless']);
 export type FaultKind = z.infer<typeof faultKind>;
 
-/** What can be switched while it runs, too: `PATCH /simulator/settings`. */
+/** Settings that can also be changed while it runs: `PATCH /simulator/settings`. */
 export const simulatorSettings = z.strictObject({
   /** How long an answer takes. */
   latency: range.default({ minMs: 0, maxMs: 0 }),
@@ -30,7 +30,7 @@ export const simulatorSettings = z.strictObject({
   /** Only these can log in, where given. */
   username: z.string().optional(),
   password: z.string().optional(),
-  /** Labels nobody has heard of are taken in at their first image; else they are refused. */
+  /** Accept unknown labels at their first image; otherwise refuse them. */
   takesAnyLabel: z.boolean().default(true),
 });
 export type SimulatorSettings = z.infer<typeof simulatorSettings>;
@@ -40,7 +40,7 @@ export type SimulatorSettingsInput = z.input<typeof simulatorSettings>;
 export const evenFaults = (total: number): Partial<Record<FaultKind, number>> =>
   Object.fromEntries(faultKinds.map((kind) => [kind, total / faultKinds.length]));
 
-/** What can be switched for one label: `PATCH /simulator/labels/{mac}`. Null takes it back. */
+/** Settings of one label: `PATCH /simulator/labels/{mac}`. Null removes one. */
 export const labelSettings = z.strictObject({
   /** Every image for it goes wrong like this. */
   fault: faultKind.nullish(),
