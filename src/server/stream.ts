@@ -1,6 +1,8 @@
 import type { ServerResponse } from 'node:http';
 import type { Database } from '../engine/database/database.ts';
 import { messageOf } from '../engine/errors.ts';
+import { type NewDeadLetter, newDeadLetters } from '../engine/sql/new-dead-letters.ts';
+import { type TenantCounts, tenantCounts } from '../engine/sql/tenant-counts.ts';
 
 /** Between two looks, at least; a look that is slow makes the next one wait twenty times as long. */
 const pollMs = 1_000;
@@ -9,19 +11,11 @@ const aliveMs = 15_000;
 /** A reader that takes nothing in is let go: its events would gather in memory. */
 const mostUnsent = 256 * 1024;
 
-export interface Counts {
-  readonly ready: number;
-  readonly waiting: number;
-  readonly running: number;
-  readonly dead_letters: number;
-  readonly blocked_lanes: number;
-  /** Jobs that ended in the last minute. */
-  readonly finished_last_minute: number;
-}
+export type Counts = Omit<TenantCounts, 'tenant_id'>;
 
 interface Look {
   readonly counts: Counts;
-  readonly deadLetters: readonly { id: string; kind: string; queue: string; message: string | null }[];
+  readonly deadLetters: readonly Pick<NewDeadLetter, 'id' | 'kind' | 'queue' | 'message'>[];
 }
 
 /**
@@ -113,44 +107,30 @@ export class LiveStream {
   }
 
   async #look(tenants: readonly string[]): Promise<Map<string, Look>> {
-    const { rows } = await this.#database.query<Counts & { tenant: string }>(
-      'select tenant_id as tenant, ready, waiting, running, dead_letters, blocked_lanes, finished_last_minute from tallyman.tenant_counts($1)',
-      [tenants],
-    );
+    const rows = await tenantCounts(this.#database, { tenants });
     const letters = await this.#newLetters(tenants);
     return new Map(
-      rows.map(({ tenant, ...counts }) => [
+      rows.map(({ tenant_id: tenant, ...counts }) => [
         tenant,
         {
           counts,
           deadLetters: letters
-            .filter((letter) => letter.tenant === tenant)
-            .map(({ tenant: _, ...letter }) => letter),
+            .filter((letter) => letter.tenant_id === tenant)
+            .map(({ id, kind, queue, message }) => ({ id, kind, queue, message })),
         },
       ]),
     );
   }
 
   /** Those that were buried since the last look. The first look only learns where to begin. */
-  async #newLetters(tenants: readonly string[]) {
-    const { rows } = await this.#database.query<{
-      tenant: string;
-      id: string;
-      kind: string;
-      queue: string;
-      message: string | null;
-      newest: string;
-    }>(
-      `select tenant_id as tenant, id, kind, queue, message, failed_at::text as newest
-         from tallyman.new_dead_letters($1, coalesce($2::timestamptz, clock_timestamp()))`,
-      [tenants, this.#newestLetter ?? null],
-    );
+  async #newLetters(tenants: readonly string[]): Promise<readonly NewDeadLetter[]> {
     if (this.#newestLetter === undefined) {
-      const { rows: now } = await this.#database.query<{ now: string }>(
-        'select clock_timestamp()::text as now',
-      );
-      this.#newestLetter = now[0]?.now;
-    } else this.#newestLetter = rows.at(-1)?.newest ?? this.#newestLetter;
-    return rows.map(({ newest: _, ...letter }) => letter);
+      const { rows } = await this.#database.query<{ now: string }>('select clock_timestamp()::text as now');
+      this.#newestLetter = rows[0]?.now;
+      return [];
+    }
+    const letters = await newDeadLetters(this.#database, { tenants, after: this.#newestLetter });
+    this.#newestLetter = letters.at(-1)?.failed_at ?? this.#newestLetter;
+    return letters;
   }
 }

@@ -123,6 +123,9 @@ function dedupeInterval(dedupe: KindDefinition<unknown>['dedupe']): string | nul
   return dedupe.keep === 'forever' ? '10000 years' : `${dedupe.keep.ms} milliseconds`;
 }
 
+/** Of jobs whose kind does not say. */
+export const defaultMaxAttempts = 5;
+
 export function requireText(value: unknown, what: string, maxBytes: number): asserts value is string {
   if (typeof value !== 'string' || value.length === 0)
     throw new TallymanError(

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../database/database.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { LaneLock } from '../locks/lane-lock.ts';
+import { present } from '../sql/present.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
 import { PostgresWakeup } from '../wakeups/postgres.ts';
 import { type ClaimAnswer, ClaimedJob, LaneRun } from './claim.ts';
@@ -200,8 +201,7 @@ export class Worker {
   #signOn(): void {
     if (this.#isSigningOn || this.#state !== 'running') return;
     this.#isSigningOn = true;
-    this.#parts.database
-      .query('select tallyman.present($1)', [this.id])
+    present(this.#parts.database, { worker: this.id })
       .catch((error) => this.#trouble(error, 'the worker could not sign on; its heartbeat tries again'))
       .finally(() => {
         this.#isSigningOn = false;

@@ -2,6 +2,7 @@ import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
 import { type Page, pageOf, requireId } from '../jobs/jobs.ts';
 import type { LanePolicy } from '../jobs/kind.ts';
+import { unblock } from '../sql/unblock.ts';
 
 export type LaneState = 'held' | 'ready' | 'waiting' | 'blocked' | 'resting';
 
@@ -99,10 +100,7 @@ export class Lanes {
   ): Promise<void> {
     const lane = await this.get(key, where);
     if (!lane) throw new TallymanError('NOT_FOUND', `there is no lane "${key}"`);
-    const { rows } = await this.#database.query<{ done: boolean }>('select tallyman.unblock($1) as done', [
-      lane.id,
-    ]);
-    if (!rows[0]?.done)
+    if (!(await unblock(this.#database, { lane: lane.id })))
       throw new TallymanError('BAD_STATE', `lane "${key}" is not blocked, it is ${lane.state}`);
   }
 }

@@ -3,6 +3,7 @@ import pg from 'pg';
 import type { Database, Queryable } from '../../engine/database/database.ts';
 import { messageOf, TallymanError } from '../../engine/errors.ts';
 import type { Transactor } from '../../engine/locks/exclusive.ts';
+import { prepareTenants as makeTenantRole } from '../../engine/sql/prepare-tenants.ts';
 import { homeTenant } from '../../host/roles.ts';
 
 /** One transaction that sees and writes one tenant's rows, whatever its statements say. */
@@ -58,7 +59,7 @@ export function asHome<T>(database: Database, work: (scope: TenantScope) => Prom
 /** Makes the role that tenants act under, or says who has to. */
 export async function prepareTenants(database: Database): Promise<void> {
   try {
-    await database.query('select tallyman.prepare_tenants()');
+    await makeTenantRole(database);
   } catch (error) {
     if ((error as { code?: string }).code !== '42501') throw error;
     throw new TallymanError(

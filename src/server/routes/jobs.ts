@@ -2,6 +2,8 @@ import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
 import { type Job, jobStatuses } from '../../engine/jobs/jobs.ts';
 import { check } from '../../engine/jobs/standard-schema.ts';
+import { enqueue as enqueueInSql } from '../../engine/sql/enqueue.ts';
+import { milliseconds } from '../../engine/sql/sql-function.ts';
 import { given } from '../../given.ts';
 import { anyone, operators, producers, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
@@ -194,26 +196,19 @@ async function enqueue(
     }
     payload = checked.value;
   }
-  const { rows } = await scope.query<{ id: string }>(
-    `select tallyman.enqueue(kind => $1, payload => $2, queue => $3, priority => $4, lane => $5,
-       delay => $6 * interval '1 millisecond', scheduled_at => $7, dedupe_key => $8, tenant_id => $9,
-       max_attempts => $10, correlation_id => $11, latest_only => $12) as id
-       from (select set_config('tallyman.max_payload_bytes', $13, true)) limits`,
-    [
-      job.kind,
-      JSON.stringify(payload ?? null),
-      job.queue,
-      job.priority,
-      job.lane ?? kind?.laneKey?.(payload),
-      job.delay_ms,
-      job.scheduled_at,
-      job.dedupe_key,
-      scope.tenantId,
-      job.max_attempts,
-      job.correlation_id ?? correlationId,
-      job.latest_only,
-      String(ground.maxPayloadBytes),
-    ],
-  );
-  return rows[0]?.id ?? '';
+  const args = {
+    kind: job.kind,
+    payload: JSON.stringify(payload ?? null),
+    queue: job.queue,
+    priority: job.priority,
+    lane: job.lane ?? kind?.laneKey?.(payload),
+    delay: job.delay_ms === undefined ? undefined : milliseconds(job.delay_ms),
+    scheduledAt: job.scheduled_at?.toISOString(),
+    dedupeKey: job.dedupe_key,
+    tenantId: scope.tenantId,
+    maxAttempts: job.max_attempts,
+    correlationId: job.correlation_id ?? correlationId,
+    latestOnly: job.latest_only,
+  };
+  return enqueueInSql(scope, args, { maxPayloadBytes: ground.maxPayloadBytes });
 }
