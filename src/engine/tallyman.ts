@@ -6,7 +6,7 @@ import { DeadLetters } from './deadletters/dead-letters.ts';
 import { checkJobs, type Problem } from './jobs/check.ts';
 import { type Enqueued, Enqueuer } from './jobs/enqueue.ts';
 import { Jobs } from './jobs/jobs.ts';
-import type { Kind } from './jobs/kind.ts';
+import { defaultMaxAttempts, type Kind } from './jobs/kind.ts';
 import type { EnqueueOptions } from './jobs/new-job.ts';
 import { Queues } from './jobs/queues.ts';
 import { runningCorrelation } from './jobs/running.ts';
@@ -89,7 +89,7 @@ export class Tallyman {
     const maxPayloadBytes = options.jobs?.maxPayloadBytes ?? 1024 * 1024;
     this.#enqueuer = new Enqueuer(database, this.#notifier, {
       maxPayloadBytes,
-      defaultMaxAttempts: options.jobs?.maxAttempts ?? 5,
+      defaultMaxAttempts: options.jobs?.maxAttempts ?? defaultMaxAttempts,
     });
     this.jobs = new Jobs(database, this.#keepMs);
     this.deadLetters = new DeadLetters(database);

@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Database } from '../engine/database/database.ts';
 import { messageOf } from '../engine/errors.ts';
+import { type TenantCounts, tenantCounts } from '../engine/sql/tenant-counts.ts';
 import { EventFeed } from './event-feed.ts';
 
 /** The shortest time between two queries; after a slow query the next one waits twenty times as long. */
@@ -10,15 +11,7 @@ const aliveMs = 15_000;
 /** A reader that reads nothing is disconnected: its events would fill the memory. */
 const mostUnsent = 256 * 1024;
 
-export interface Counts {
-  readonly ready: number;
-  readonly waiting: number;
-  readonly running: number;
-  readonly dead_letters: number;
-  readonly blocked_lanes: number;
-  /** Jobs that ended in the last minute. */
-  readonly finished_last_minute: number;
-}
+export type Counts = Omit<TenantCounts, 'tenant_id'>;
 
 /**
  * Server-sent events: `counts` whenever they have changed, `event` for each domain event (`EventFeed`). One poller per
@@ -109,10 +102,7 @@ export class LiveStream {
   }
 
   async #look(tenants: readonly string[]): Promise<(Counts & { tenant: string })[]> {
-    const { rows } = await this.#database.query<Counts & { tenant: string }>(
-      'select tenant_id as tenant, ready, waiting, running, dead_letters, blocked_lanes, finished_last_minute from tallyman.tenant_counts($1)',
-      [tenants],
-    );
-    return rows;
+    const rows = await tenantCounts(this.#database, { tenants });
+    return rows.map(({ tenant_id: tenant, ...counts }) => ({ tenant, ...counts }));
   }
 }

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import pg from 'pg';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { Transactor } from '../locks/exclusive.ts';
+import { prepareTenants as makeTenantRole } from '../sql/prepare-tenants.ts';
 import type { Database, Queryable } from './database.ts';
 
 /** Puts the rest of a transaction under one tenant. Text without parameters, so that it can travel with `begin`. */
@@ -113,7 +114,7 @@ export async function prepareTenants(database: Database): Promise<void> {
   try {
     await database.transaction(async (tx) => {
       await tx.query('select pg_advisory_xact_lock($1)', [grantLock]);
-      await tx.query('select tallyman.prepare_tenants()');
+      await makeTenantRole(tx);
     });
   } catch (error) {
     if ((error as { code?: string }).code !== '42501') throw error;

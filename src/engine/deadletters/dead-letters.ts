@@ -2,6 +2,9 @@ import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
 import type { JobError } from '../jobs/jobs.ts';
 import { type Page, type PageRequest, pageOf, pageRequest } from '../paging.ts';
+import { discard } from '../sql/discard.ts';
+import { redrive } from '../sql/redrive.ts';
+import { redriveMany } from '../sql/redrive-many.ts';
 import { requireId } from '../validate.ts';
 
 /** Work that used up its attempts, whatever part of the system it came from. */
@@ -88,38 +91,30 @@ export class DeadLetters {
   /** Redrives one: it runs again with its attempts at zero, under the same id. */
   async redrive(id: string, options: RedriveOptions = {}): Promise<void> {
     requireId(id);
-    const { rows } = await this.#database.query<{ done: boolean }>(
-      'select tallyman.redrive($1, $2) as done',
-      [id, options.toHead ?? false],
-    );
-    if (!rows[0]?.done)
+    if (!(await redrive(this.#database, { id, toHead: options.toHead })))
       throw new TallymanError('NOT_FOUND', `there is no dead letter ${id} that can be redriven`);
   }
 
   /** Redrives everything that the filter matches, oldest first; returns how many. */
   async redriveAll(filter: DeadLetterFilter, options: RedriveOptions & BulkOptions = {}): Promise<number> {
-    return this.#eachBite(
-      filter,
-      `select tallyman.redrive_many($1, ${options.toHead === true}) as n`,
-      options,
-    );
+    const { toHead } = options;
+    return this.#eachBite(filter, (ids) => redriveMany(this.#database, { ids, toHead }), options);
   }
 
   /** Deletes dead letters for good. Returns how many there were. */
   async discard(ids: readonly string[]): Promise<number> {
     for (const id of ids) requireId(id);
-    const { rows } = await this.#database.query<{ n: number }>('select tallyman.discard($1) as n', [ids]);
-    return rows[0]?.n ?? 0;
+    return discard(this.#database, { ids });
   }
 
   async discardAll(filter: DeadLetterFilter, options: BulkOptions = {}): Promise<number> {
-    return this.#eachBite(filter, 'select tallyman.discard($1) as n', options);
+    return this.#eachBite(filter, (ids) => discard(this.#database, { ids }), options);
   }
 
   /** Only what is there now: a job that dies again while this runs is not taken twice. */
   async #eachBite(
     filter: DeadLetterFilter,
-    statement: string,
+    work: (ids: readonly string[]) => Promise<number>,
     { limit, onProgress }: BulkOptions,
   ): Promise<number> {
     const { where, values } = conditions(filter);
@@ -129,9 +124,7 @@ export class DeadLetters {
     );
     let done = 0;
     for (let i = 0; i < rows.length; i += bite) {
-      const ids = rows.slice(i, i + bite).map((row) => row.id);
-      const answer = await this.#database.query<{ n: string }>(statement, [ids]);
-      done += Number(answer.rows[0]?.n ?? 0);
+      done += await work(rows.slice(i, i + bite).map((row) => row.id));
       onProgress?.(done);
     }
     return done;

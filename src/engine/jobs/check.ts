@@ -1,18 +1,12 @@
 import type { Queryable } from '../database/database.ts';
 import type { Finding } from '../database/doctor.ts';
+import { check, type Problem } from '../sql/check.ts';
 
-/** Work that can never move, or rows that contradict each other: a bug, or a change of the tables by hand. */
-export interface Problem {
-  readonly problem: string;
-  /** Of the job, lane, claim or stream. */
-  readonly id: string;
-  readonly detail: string;
-}
+export type { Problem } from '../sql/check.ts';
 
 /** Empty in a healthy database, at any moment. Reads whole tables: for tests and for `tallyman doctor jobs`. */
 export async function checkJobs(database: Queryable): Promise<readonly Problem[]> {
-  const { rows } = await database.query<Problem>('select problem, id, detail from tallyman.check()');
-  return rows;
+  return check(database);
 }
 
 /** The same as findings for `tallyman doctor jobs`, and whether workers are present. */

@@ -1,7 +1,7 @@
 import { type Database, isConnectionError } from '../database/database.ts';
-import type { RawRow } from '../database/hot-query.ts';
-import { Claim, type ClaimAnswer, ClaimedJob, claimedAtOnce, idsOf } from './claim.ts';
-import { alikeValues, type NewJob } from './new-job.ts';
+import { type EnqueuedAndClaimed, enqueueClaimed } from '../sql/enqueue-claimed.ts';
+import { Claim, type ClaimAnswer, ClaimedJob, claimedAtOnce } from './claim.ts';
+import { alikeArguments, type NewJob } from './new-job.ts';
 
 /*
  * An idle worker claims new jobs in the commit that enqueues them: no notification and no separate claim are needed.
@@ -20,11 +20,6 @@ export interface Claimant {
 /** Offers jobs of a kind to a worker of this process before they are committed. Undefined: it does not take them now. */
 export type FindClaimant = (queue: string, kind: string, jobs: number) => Claimant | undefined;
 
-const enqueueClaimed = {
-  name: 'tm_enqueue_claimed',
-  text: 'select tallyman.enqueue_claimed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
-};
-
 /**
  * Inserts jobs that differ only in their payload and claims them, in one commit. Returns their ids; undefined: it was not
  * possible, and nothing was written. Throws if the outcome is unknown.
@@ -35,28 +30,23 @@ export async function enqueueAndClaim(
   claimant: Claimant,
 ): Promise<readonly string[] | undefined> {
   const { queue, priority } = jobs[0] as NewJob;
-  let row: RawRow | undefined;
+  const { worker, leaseMs, staleMs } = claimant;
+  let taken: EnqueuedAndClaimed | undefined;
   try {
-    [row] = await database.run(enqueueClaimed, [
-      ...alikeValues(jobs),
-      claimant.worker,
-      claimant.leaseMs,
-      claimant.staleMs,
-    ]);
+    taken = await enqueueClaimed(database, { ...alikeArguments(jobs), worker, leaseMs, staleMs });
   } catch (error) {
     const isUnknown = isConnectionError(error);
     claimant.answer(isUnknown ? 'unknown' : 'refused');
     if (isUnknown) throw error;
     return undefined;
   }
-  const [token, stream, createdUs, ...ids] = idsOf(row?.[0]);
-  if (!token) {
+  if (!taken) {
     claimant.answer('refused');
     return undefined;
   }
-  const claim = new Claim(token, Number(stream), queue, priority);
-  const created = Number(createdUs) / 1e6;
-  const claimed = ids.map((id, i) => claimedAs(claim, id, jobs[i] as NewJob, created));
+  const { token, stream, createdAt, ids } = taken;
+  const claim = new Claim(token, stream, queue, priority);
+  const claimed = ids.map((id, i) => claimedAs(claim, id, jobs[i] as NewJob, createdAt));
   claimant.answer(claimedAtOnce(claim, claimed));
   return ids;
 }

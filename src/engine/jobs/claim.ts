@@ -1,5 +1,8 @@
 import type { Database } from '../database/database.ts';
-import type { RawRow } from '../database/hot-query.ts';
+import { type Turn, claim as takeTurn } from '../sql/claim.ts';
+import { fetchLane } from '../sql/fetch-lane.ts';
+import type { JobColumns, Unusual } from '../sql/job-columns.ts';
+import { markStarted as mark } from '../sql/mark-started.ts';
 import type { Priority } from './kind.ts';
 import type { AttemptSpan } from './trace.ts';
 
@@ -31,21 +34,6 @@ export class Claim {
 
 /** `suspect`: others may run beside it. `alone`: no other isolated item may. */
 export type Isolation = 'suspect' | 'alone';
-
-/** What differs from the usual; see `tallyman.unusual`. */
-interface Unusual {
-  readonly id?: string;
-  readonly tenant?: string;
-  readonly attempts?: number;
-  readonly maxAttempts?: number;
-  readonly correlation?: string;
-  readonly scheduled?: number;
-  readonly trace?: string;
-  readonly early?: true;
-  readonly superseded?: true;
-  readonly keyed?: true;
-  readonly large?: true;
-}
 
 const nothing: Unusual = {};
 
@@ -222,59 +210,25 @@ export interface ClaimAnswer {
   readonly more: boolean;
 }
 
-const claimStatement = {
-  name: 'tm_claim',
-  text: 'select token, stream, queue, priority, positions, kinds, payloads, created, unusual, lanes, lane_items, expired, suspects, alone, limited, more from tallyman.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
-};
-
 /** Takes a turn at a stream of some queues. */
 export async function claim(database: Pick<Database, 'run'>, request: ClaimRequest): Promise<ClaimAnswer> {
-  const rows = await database.run(claimStatement, [
-    request.worker,
-    request.queues,
-    request.wants,
-    request.total,
-    request.kinds,
-    request.isolated ?? null,
-    request.laneJobs,
-    request.late,
-    request.leaseMs,
-    request.staleMs,
-    request.drop.length > 0 ? request.drop : null,
-  ]);
-  return read(rows, request);
+  const { isolated = null, drop } = request;
+  const turn = await takeTurn(database, { ...request, isolated, drop: drop.length > 0 ? drop : null });
+  return read(turn, request);
 }
 
-function read(rows: readonly RawRow[], { isolated, laneJobs }: ClaimRequest): ClaimAnswer {
+function read(turn: Turn, { isolated, laneJobs }: ClaimRequest): ClaimAnswer {
   const items: ClaimedItem[] = [];
   const claims: Claim[] = [];
-  let [expired, suspect, alone, limited, more] = [false, false, false, false, false];
-  for (const row of rows) {
-    const [token, stream, queue, priority, ...rest] = row;
-    const [positions, kinds, payloads, created, unusual, lanes, laneItems, ...flags] = rest;
-    if (!token) {
-      [expired, suspect, alone, limited, more] = flags.map((cell) => cell === 't') as boolean[] as [
-        boolean,
-        boolean,
-        boolean,
-        boolean,
-        boolean,
-      ];
-      continue;
-    }
-    const claim = new Claim(token, Number(stream), queue ?? '', Number(priority) as Priority, isolated);
+  for (const { token, stream, queue, priority, jobs, laneOf, lanes } of turn.claims) {
+    const claim = new Claim(token, stream, queue, priority as Priority, isolated);
     claims.push(claim);
-    const jobs = columns(positions, kinds, payloads, created, unusual);
-    if (laneItems) readLanes(claim, jobs, idsOf(lanes), JSON.parse(laneItems), items, laneJobs);
+    if (lanes) readLanes(claim, jobs, laneOf, lanes, items, laneJobs);
     else readFree(claim, jobs, items);
   }
+  const { expired, suspects: suspect, alone, limited, more } = turn;
   return { items, claims, expired, waiting: { suspect, alone }, limited, more };
 }
-
-const fetchStatement = {
-  name: 'tm_fetch_lane',
-  text: 'select positions, kinds, payloads, created, unusual from tallyman.fetch_lane($1, $2, $3, $4, $5, $6, $7)',
-};
 
 /** Hands out more jobs of a lane that this worker holds. Returns how many; it has to let go of the lane if none. */
 export async function fetchMore(
@@ -283,23 +237,21 @@ export async function fetchMore(
   lane: LaneRun,
   limit: number,
 ): Promise<number> {
-  const unconfirmed = lane.done.length + limit * 2;
-  const [row] = await database.run(fetchStatement, [
+  const jobs = await fetchLane(database, {
     worker,
-    lane.claim.token,
-    lane.id,
-    lane.pos,
-    lane.lastSeq,
+    token: lane.claim.token,
+    lane: lane.id,
+    lanePos: lane.pos,
+    after: lane.lastSeq,
     limit,
-    unconfirmed,
-  ]);
+    unconfirmed: lane.done.length + limit * 2,
+  });
   // All that was handed out before has been run.
   if (lane.lastSeq !== beforeAll) lane.floor = after(lane.lastSeq);
   lane.jobs = [];
   lane.next = 0;
   lane.mayHaveMore = false;
-  if (!row) return 0;
-  const jobs = columns(row[0], row[1], row[2], row[3], row[4]);
+  if (!jobs) return 0;
   lane.claim.jobs = lane.claim.jobs.filter((job) => !job.ended);
   for (let i = 0; i < jobs.positions.length; i += 1) {
     const job = jobAt(lane.claim, lane, jobs, i);
@@ -312,50 +264,17 @@ export async function fetchMore(
   return lane.jobs.length;
 }
 
-const markStatement = { name: 'tm_mark_started', text: 'select tallyman.mark_started($1, $2, $3)' };
-
 /** Records that jobs are about to start. Returns the tokens of claims that are lost. */
 export async function markStarted(
   database: Database,
   worker: string,
   jobs: readonly ClaimedJob[],
 ): Promise<ReadonlySet<string>> {
-  const [row] = await database.run(markStatement, [
-    worker,
-    jobs.map((job) => job.claim.token),
-    jobs.map((job) => job.id),
-  ]);
-  return new Set(idsOf(row?.[0]));
+  const tokens = jobs.map((job) => job.claim.token);
+  return new Set(await mark(database, { worker, tokens, ids: jobs.map((job) => job.id) }));
 }
 
-/** A claim's jobs as they come: column by column. */
-interface Columns {
-  readonly positions: readonly string[];
-  readonly payloads: readonly unknown[];
-  readonly kind: (i: number) => string;
-  readonly created: (i: number) => number;
-  readonly unusual: Readonly<Record<string, Unusual>> | undefined;
-}
-
-type Cell = string | null | undefined;
-
-function columns(positions: Cell, kinds: Cell, payloads: Cell, created: Cell, unusual: Cell): Columns {
-  return {
-    positions: idsOf(positions),
-    payloads: JSON.parse(`[${payloads ?? ''}]`),
-    kind: oneOrMany<string>(kinds),
-    created: oneOrMany<number>(created),
-    unusual: unusual ? JSON.parse(unusual) : undefined,
-  };
-}
-
-/** A value for all jobs, or one for each. */
-function oneOrMany<T>(cell: Cell): (i: number) => T {
-  const value = JSON.parse(cell ?? 'null');
-  return Array.isArray(value) ? (i) => value[i] : () => value;
-}
-
-function readFree(claim: Claim, jobs: Columns, items: ClaimedItem[]): void {
+function readFree(claim: Claim, jobs: JobColumns, items: ClaimedItem[]): void {
   for (let i = 0; i < jobs.positions.length; i += 1) {
     const job = jobAt(claim, undefined, jobs, i);
     claim.jobs.push(job);
@@ -367,7 +286,7 @@ function readFree(claim: Claim, jobs: Columns, items: ClaimedItem[]): void {
 /** Lanes, and perhaps free jobs between them. `laneOf` names the lane of each job that is in one. */
 function readLanes(
   claim: Claim,
-  jobs: Columns,
+  jobs: JobColumns,
   laneOf: readonly string[],
   lanes: readonly (readonly [id: string, pos: string, key: string])[],
   items: ClaimedItem[],
@@ -402,7 +321,7 @@ const byPosition = (a: ClaimedItem, b: ClaimedItem): number =>
 function jobAt(
   claim: Claim,
   lane: LaneRun | undefined,
-  { positions, payloads, kind, created, unusual }: Columns,
+  { positions, payloads, kind, created, unusual }: JobColumns,
   i: number,
 ): ClaimedJob {
   const pos = positions[i] as string;
@@ -421,8 +340,3 @@ export function claimedAtOnce(claim: Claim, jobs: readonly ClaimedJob[]): ClaimA
 
 /** The seq behind this one. */
 export const after = (pos: string): string => String(BigInt(pos) + 1n);
-
-/** An int8[] as Postgres writes it: `{1,2}`. */
-export function idsOf(cell: string | null | undefined): string[] {
-  return cell && cell.length > 2 ? cell.slice(1, -1).split(',') : [];
-}

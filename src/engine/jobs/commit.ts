@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import pg from 'pg';
+import type pg from 'pg';
 import { Batcher } from '../batching/batcher.ts';
 import { type Database, isOutage } from '../database/database.ts';
 import type { Statement } from '../database/pipeline.ts';
@@ -7,6 +7,13 @@ import { enterTenant, leaveTenant } from '../database/tenant.ts';
 import { LeaseLostError, TallymanError } from '../errors.ts';
 import { exponentialMs } from '../resilience/backoff.ts';
 import { pause } from '../resilience/deadline.ts';
+import {
+  completeOrRaise,
+  type completeOrRaiseFunction,
+  completeOrRaiseText,
+  notCompleted,
+} from '../sql/complete-or-raise.ts';
+import { type ArgumentsOf, arrayOf } from '../sql/sql-function.ts';
 import type { ClaimedJob } from './claim.ts';
 import type { Settler } from './settle.ts';
 
@@ -17,9 +24,6 @@ export interface CommitterOptions {
   readonly leaseMs: number;
   readonly keepMs: number;
 }
-
-/** Raised by `tallyman.complete_or_raise`, and by the cheaper count that it tries first. */
-const notCompleted: ReadonlySet<string | undefined> = new Set(['TM010', 'TM011']);
 
 interface EffectStatement {
   readonly text: string;
@@ -70,7 +74,7 @@ export class Committer {
           idleMs: leaseMs,
           opening: isScoped ? enterTenant(job.tenantId) : undefined,
           // To complete a job is not the tenant's right.
-          closing: () => (isScoped ? `${leaveTenant}; ` : '') + this.#completion([job]).literal,
+          closing: () => (isScoped ? `${leaveTenant}; ` : '') + completeOrRaiseText(this.#completion([job])),
         },
       );
     } catch (error) {
@@ -100,14 +104,14 @@ export class Committer {
   async #commitTogether(effects: readonly Effect[]): Promise<(pg.QueryResult | Error)[]> {
     const { database } = this.#options;
     const [first] = effects;
-    const { text, values } = this.#completion(effects.map(({ job }) => job));
     try {
       if (effects.some(({ job }) => job.claim.lost)) throw new LeaseLostError('a lease was taken over');
       const prepare = database.prepare;
       const { statements, places } = underTenants(effects, prepare);
+      const completion = completeOrRaise(this.#completion(effects.map(({ job }) => job)));
       const results = await database.pipelined([
         ...statements,
-        { text, values, name: prepare ? 'tm_complete' : undefined },
+        { ...completion, name: prepare ? completion.name : undefined },
       ]);
       return places.map((place) => results[place] as pg.QueryResult);
     } catch (error) {
@@ -122,31 +126,21 @@ export class Committer {
     }
   }
 
-  /** The statement that completes jobs or raises: with parameters, and as one that needs none. */
-  #completion(jobs: readonly ClaimedJob[]): {
-    readonly text: string;
-    readonly values: readonly string[];
-    readonly literal: string;
-  } {
+  #completion(jobs: readonly ClaimedJob[]): ArgumentsOf<typeof completeOrRaiseFunction> {
     const { worker, keepMs } = this.#options;
-    const free = jobs.filter((job) => !job.lane);
     const inLanes = jobs.filter((job) => job.lane);
-    const values = [
-      worker,
-      arrayOf(new Set(jobs.map((job) => job.claim.token))),
-      arrayOf(new Set(jobs.map((job) => String(job.claim.stream)))),
-      arrayOf(free.map((job) => job.pos)),
-      arrayOf(inLanes.map((job) => job.lane?.id ?? '')),
-      arrayOf(inLanes.map((job) => job.pos)),
-      String(keepMs),
-      ...(jobs.some((job) => job.keyed) ? [] : [String(jobs.length)]),
-    ];
-    const places = Array.from({ length: 8 }, (_, i) => (i < values.length ? `$${i + 1}` : 'null'));
-    const literals = places.map((_, i) => (values[i] === undefined ? 'null' : pg.escapeLiteral(values[i])));
     return {
-      text: `select tallyman.complete_or_raise(${places.join(', ')})`,
-      values,
-      literal: `select tallyman.complete_or_raise(${literals.join(', ')})`,
+      worker,
+      claims: arrayOf(new Set(jobs.map((job) => job.claim.token)), String),
+      streams: arrayOf(new Set(jobs.map((job) => job.claim.stream)), String),
+      positions: arrayOf(
+        jobs.filter((job) => !job.lane),
+        (job) => job.pos,
+      ),
+      lanes: arrayOf(inLanes, (job) => job.lane?.id ?? ''),
+      seqs: arrayOf(inLanes, (job) => job.pos),
+      keepMs,
+      expected: jobs.some((job) => job.keyed) ? null : jobs.length,
     };
   }
 
@@ -206,8 +200,6 @@ function asLost(error: unknown, job: ClaimedJob): Error {
 
 /** It was committed, and the answer was lost with the connection. */
 const unknownResult = (): pg.QueryResult => ({ command: '', rowCount: null, oid: 0, fields: [], rows: [] });
-
-const arrayOf = (items: Iterable<string>): string => `{${[...items].join(',')}}`;
 
 const names = new Map<string, string>();
 

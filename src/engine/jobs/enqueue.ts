@@ -1,14 +1,16 @@
 import { Batcher } from '../batching/batcher.ts';
 import { type Database, isConnectionError, type Queryable } from '../database/database.ts';
-import type { Value } from '../database/hot-query.ts';
 import { messageOf, TallymanError } from '../errors.ts';
+import { enqueueAlike } from '../sql/enqueue-alike.ts';
+import { enqueueFull } from '../sql/enqueue-full.ts';
+import { enqueuePlain } from '../sql/enqueue-plain.ts';
+import { streamsOf } from '../sql/streams-of.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
 import { BusyLanes } from './busy-lanes.ts';
-import { idsOf } from './claim.ts';
 import { type Claimant, enqueueAndClaim, type FindClaimant } from './claim-at-enqueue.ts';
 import type { Kind } from './kind.ts';
 import {
-  alikeValues,
+  alikeArguments,
   areAlike,
   type EnqueueOptions,
   type NewJob,
@@ -24,19 +26,6 @@ export interface Enqueued {
   /** True when the dedupe key was taken: `id` is the first job's. */
   readonly existing: boolean;
 }
-
-const enqueueAlike = {
-  name: 'tm_enqueue_alike',
-  text: 'select tallyman.enqueue_alike($1, $2, $3, $4, $5, $6, $7, $8, $9) as ids',
-};
-const enqueuePlain = {
-  name: 'tm_enqueue_plain',
-  text: 'select tallyman.enqueue_plain($1, $2, $3, $4) as ids',
-};
-const enqueueFull = {
-  name: 'tm_enqueue_full',
-  text: 'select id, existing from tallyman.enqueue_full($1, $2, $3, $4, $5)',
-};
 
 /** A lock was not granted within the limit. */
 const lockTimeout = '55P03';
@@ -193,7 +182,7 @@ export class Enqueuer {
       .map((queue, i) => streamKey(queue, priorities[i]))
       .filter((key) => !this.#streams.has(key));
     if (missing.length === 0) return;
-    await this.#database.query('select tallyman.streams_of($1, $2)', [queues, priorities]);
+    await streamsOf(this.#database, { queues, priorities });
     for (const key of missing) this.#streams.add(key);
   }
 
@@ -219,33 +208,25 @@ export class Enqueuer {
     return answers;
   }
 
+  async #send(jobs: NewJob[], on: Queryable, notify: boolean): Promise<Enqueued[]>;
   async #send(
     jobs: NewJob[],
     on: Queryable,
     notify: boolean,
-    waitMs: number | null = null,
-  ): Promise<Enqueued[]> {
+    waitMs: number,
+  ): Promise<(Enqueued | undefined)[]>;
+  async #send(jobs: NewJob[], on: Queryable, notify: boolean, waitMs?: number) {
     const { queues, priorities } = numberStreams(jobs);
     await this.#ensureStreams(queues, priorities);
-    const plain = jobs.every((job) => job.plain);
-    const alike = areAlike(jobs);
-    const values: Value[] = alike
-      ? [...alikeValues(jobs), notify]
-      : [queues, priorities, toJson(jobs), notify, ...(plain ? [] : [waitMs])];
-    const statement = alike ? enqueueAlike : plain ? enqueuePlain : enqueueFull;
-    if (on !== this.#database) {
-      const { rows } = await on.query(statement.text, values);
-      // The client may read arrays, or leave them as text.
-      const ids = rows[0]?.ids;
-      if (plain)
-        return (Array.isArray(ids) ? ids.map(String) : idsOf(ids)).map((id) => ({ id, existing: false }));
-      return rows.map((row) => ({ id: String(row.id), existing: row.existing === true }));
-    }
-    const rows = await this.#database.run(statement, values);
-    if (plain) return idsOf(rows[0]?.[0]).map((id) => ({ id, existing: false }));
-    return rows.map(([id, existing]) => (id ? { id, existing: existing === 't' } : undefined)) as Enqueued[];
+    if (areAlike(jobs)) return fresh(await enqueueAlike(on, { ...alikeArguments(jobs), notify }));
+    const args = { queues, priorities, jobs: toJson(jobs), notify };
+    if (jobs.every((job) => job.plain)) return fresh(await enqueuePlain(on, args));
+    const rows = await enqueueFull(on, { ...args, waitMs: waitMs ?? null });
+    return rows.map(({ id, existing }) => (id === undefined ? undefined : { id, existing }));
   }
 }
+
+const fresh = (ids: readonly string[]): Enqueued[] => ids.map((id) => ({ id, existing: false }));
 
 const outcomeUnknown = (jobs: NewJob[], error: unknown): TallymanError =>
   new TallymanError(

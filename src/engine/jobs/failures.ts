@@ -2,10 +2,11 @@ import { inspect } from 'node:util';
 import type { Database } from '../database/database.ts';
 import type { RetryLater } from '../errors.ts';
 import { withJitter } from '../resilience/backoff.ts';
+import { type FailedRow, fail } from '../sql/fail.ts';
 import type { ClaimedJob } from './claim.ts';
 import type { Backoff } from './kind.ts';
 
-export type FailureOutcome = 'QUEUED' | 'FAILED' | 'DEAD_LETTER' | 'LOST' | 'MISSING';
+export type FailureOutcome = FailedRow['status'] | 'MISSING';
 
 /** The outcome of a failed attempt. */
 export interface ReportedFailure {
@@ -104,11 +105,6 @@ function ownCode(thrown: unknown): string | undefined {
 const clean = (text: string, max: number): string =>
   text.slice(0, max).toWellFormed().replaceAll('\0', '\ufffd');
 
-const failStatement = {
-  name: 'tm_fail',
-  text: 'select id, status, let_go, blocked from tallyman.fail($1, $2, $3)',
-};
-
 /** Reports failed attempts, fenced. Returns the outcome of each. */
 export async function reportFailures(
   database: Database,
@@ -128,14 +124,14 @@ export async function reportFailures(
     cost,
     dead,
   }));
-  const rows = await database.run(failStatement, [worker, JSON.stringify(items), keepMs]);
-  const reported = new Map(rows.map((row) => [row[0], row]));
+  const rows = await fail(database, { worker, items, keepMs });
+  const reported = new Map(rows.map((row) => [row.id, row]));
   return failures.map(({ job }) => {
-    const [, status, letGo, blocked] = reported.get(job.id) ?? [];
+    const row = reported.get(job.id);
     return {
-      outcome: (status ?? 'MISSING') as FailureOutcome,
-      isLaneLetGo: letGo === 't',
-      isLaneBlocked: blocked === 't',
+      outcome: row?.status ?? 'MISSING',
+      isLaneLetGo: row?.letGo === true,
+      isLaneBlocked: row?.blocked === true,
     };
   });
 }

@@ -1,5 +1,9 @@
 import type { Database } from '../database/database.ts';
 import { messageOf } from '../errors.ts';
+import { handOver } from '../sql/hand-over.ts';
+import { leave } from '../sql/leave.ts';
+import { release } from '../sql/release.ts';
+import { releaseUnknown } from '../sql/release-unknown.ts';
 import { type ClaimedItem, ClaimedJob } from './claim.ts';
 import type { Runner } from './runner.ts';
 
@@ -20,11 +24,11 @@ export class HandBack {
     const ours = items.filter((item) => !item.claim.lost);
     if (ours.length === 0) return;
     try {
-      await this.#database.query('select tallyman.release($1, $2, $3)', [
-        this.#worker,
-        ours.map((item) => item.claim.token),
-        ours.map((item) => item.pos),
-      ]);
+      await release(this.#database, {
+        worker: this.#worker,
+        tokens: ours.map((item) => item.claim.token),
+        positions: ours.map((item) => item.pos),
+      });
     } catch (error) {
       this.#runner.events.emit('error', error as Error);
       this.#database.logger.warn(
@@ -52,13 +56,13 @@ export class HandBack {
     for (const item of items)
       if (!(item instanceof ClaimedJob)) await this.#runner.settler.laneConfirmed(item);
     try {
-      await this.#database.query('select tallyman.hand_over($1, $2, $3, $4, $5)', [
-        this.#worker,
-        items.map((item) => item.claim.token),
-        items.map((item) => item.claim.stream),
-        items.map((item) => item.pos),
+      await handOver(this.#database, {
+        worker: this.#worker,
+        tokens: items.map((item) => item.claim.token),
+        streams: items.map((item) => item.claim.stream),
+        positions: items.map((item) => item.pos),
         kinds,
-      ]);
+      });
     } catch (error) {
       this.#runner.returnUnknown(items);
       throw error;
@@ -71,11 +75,10 @@ export class HandBack {
    * is under way: what is not known now never will be. True: there was one.
    */
   async unknownClaims(): Promise<boolean> {
-    const { rows } = await this.#database.query<{ released: number }>(
-      'select tallyman.release_unknown($1, $2) as released',
-      [this.#worker, [...this.#runner.leases.tokens, ...this.#runner.settler.drops]],
-    );
-    const claims = rows[0]?.released ?? 0;
+    const claims = await releaseUnknown(this.#database, {
+      worker: this.#worker,
+      known: [...this.#runner.leases.tokens, ...this.#runner.settler.drops],
+    });
     if (claims > 0)
       this.#database.logger.warn(
         { worker: this.#worker, claims },
@@ -86,7 +89,7 @@ export class HandBack {
 
   /** Hands back everything that is still claimed, and ends the worker's presence. */
   async leave(): Promise<void> {
-    await this.#database.query('select tallyman.leave($1)', [this.#worker]).catch((error) => {
+    await leave(this.#database, { worker: this.#worker }).catch((error) => {
       this.#database.logger.warn(
         { error: messageOf(error), worker: this.#worker },
         'the worker could not sign off; what it held is taken over in a moment',

@@ -3,7 +3,7 @@
 const { setTimeout: sleep } = require('node:timers/promises');
 const { parentPort, workerData } = require('node:worker_threads');
 
-/** @type {import('./heartbeat.ts').HeartbeatOptions & { tick: BigInt64Array, driver: string }} */
+/** @type {import('./heartbeat.ts').ThreadOptions} */
 const options = workerData;
 
 /**
@@ -45,8 +45,8 @@ async function connected() {
     await fresh.connect();
     const { processID } = /** @type {import('pg').Client & { processID: number | null }} */ (fresh);
     await answered(fresh, fresh.query(session.text, [processID, session.isSessionPooled]));
-    if (options.isPresent)
-      await answered(fresh, fresh.query('select tallyman.present($1)', [options.worker]));
+    if (options.present)
+      await answered(fresh, fresh.query(options.present.text, [...options.present.values]));
   } catch (error) {
     destroy(fresh, error);
     throw error;
@@ -93,9 +93,8 @@ async function renew() {
   const startedAt = Date.now();
   const on = await connected();
   try {
-    const values = [options.worker, options.leaseMs, options.staleMs];
-    const { rows } = await answered(on, on.query('select tallyman.renew($1, $2, $3) as token', values));
-    say({ kind: 'renewed', startedAt, tokens: rows.map((row) => row.token) });
+    const { rows } = await answered(on, on.query(options.renew.text, [...options.renew.values]));
+    say({ kind: 'renewed', startedAt, tokens: rows.map((row) => row.answer) });
   } catch (error) {
     destroy(on, error);
     throw error;

@@ -2,7 +2,10 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { Worker as Thread } from 'node:worker_threads';
 import type { ThreadConnection } from '../database/database.ts';
+import type { Value } from '../database/hot-query.ts';
 import type { Logger } from '../logger.ts';
+import { presentFunction } from '../sql/present.ts';
+import { renew as renewOf } from '../sql/renew.ts';
 
 export interface HeartbeatOptions {
   readonly connection: ThreadConnection;
@@ -16,6 +19,21 @@ export interface HeartbeatOptions {
   readonly warmUpMs: number;
   /** Its session holds the lock that tells others that the worker lives; see `tallyman.present`. */
   readonly isPresent: boolean;
+}
+
+/** The options of the thread. It loads no modules, so the statements that it sends are ready. */
+export interface ThreadOptions
+  extends Omit<HeartbeatOptions, 'worker' | 'leaseMs' | 'staleMs' | 'isPresent'> {
+  readonly tick: BigInt64Array;
+  readonly driver: string;
+  /** Marks the worker as present; undefined: not used. */
+  readonly present: ThreadStatement | undefined;
+  readonly renew: ThreadStatement;
+}
+
+interface ThreadStatement {
+  readonly text: string;
+  readonly values: readonly Value[];
 }
 
 /** The thread's report after each round. */
@@ -33,6 +51,13 @@ const tellEveryMs = 10_000;
 const script = readFileSync(new URL('./heartbeat-thread.cjs', import.meta.url), 'utf8');
 /** A script from text has no path of its own for resolving packages. */
 const driver = createRequire(import.meta.url).resolve('pg');
+
+function toThread(options: HeartbeatOptions, tick: BigInt64Array): ThreadOptions {
+  const { worker, leaseMs, staleMs, isPresent, ...more } = options;
+  const present = { text: presentFunction.statement.text, values: presentFunction.values({ worker }) };
+  const renew = renewOf({ worker, leaseMs, staleMs });
+  return { ...more, tick, driver, present: isPresent ? present : undefined, renew };
+}
 
 /**
  * Renews the leases from a thread with a connection of its own, so that a handler which blocks the event loop does
@@ -54,7 +79,7 @@ export class Heartbeat {
     Atomics.store(tick, 0, BigInt(Date.now()));
     this.#ticker = setInterval(() => Atomics.store(tick, 0, BigInt(Date.now())), tickEveryMs);
     this.#ticker.unref();
-    this.#thread = new Thread(script, { eval: true, workerData: { ...options, tick, driver } });
+    this.#thread = new Thread(script, { eval: true, workerData: toThread(options, tick) });
     this.#thread.unref();
     let ready = (): void => {};
     this.ready = new Promise((resolve) => {

@@ -31,7 +31,7 @@ export async function requirePublic(
   if (!kind)
     throw new TallymanError(
       'UNKNOWN_KIND',
-      `unknown kind "${name}"; start a worker that defines it once, or call tallyman.register_kind()`,
+      `unknown kind "${name}"; start a worker that defines it once, or register it in SQL with register_kind`,
     );
   if (!kind.isPublic) throw internalKind(name);
 }

@@ -1,6 +1,8 @@
 import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
 import { type Page, type PageRequest, pageOf, pageRequest } from '../paging.ts';
+import { cancel } from '../sql/cancel.ts';
+import { retry } from '../sql/retry.ts';
 import { requireId } from '../validate.ts';
 import type { Priority } from './kind.ts';
 
@@ -137,18 +139,14 @@ export class Jobs {
   /** Ends a job that has not ended, also a running one: its signal fires and its result is discarded. */
   async cancel(id: string, reason = 'cancelled by a person'): Promise<void> {
     requireId(id);
-    const { rows } = await this.#database.query<{ done: boolean }>(
-      'select tallyman.cancel($1, $2, $3) as done',
-      [id, reason, this.#keepMs],
-    );
-    if (!rows[0]?.done) throw await this.#notPossible(id, 'cancelled');
+    const isDone = await cancel(this.#database, { id, reason, keepMs: this.#keepMs });
+    if (!isDone) throw await this.#notPossible(id, 'cancelled');
   }
 
   /** Runs a job again: a failed, cancelled or dead one from the start, a waiting one now instead of later. */
   async retry(id: string): Promise<void> {
     requireId(id);
-    const { rows } = await this.#database.query<{ done: boolean }>('select tallyman.retry($1) as done', [id]);
-    if (!rows[0]?.done) throw await this.#notPossible(id, 'retried');
+    if (!(await retry(this.#database, { id }))) throw await this.#notPossible(id, 'retried');
   }
 
   /** How many jobs there are in each state. Cheap enough for a screen, not for a loop. */

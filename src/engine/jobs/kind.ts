@@ -158,6 +158,9 @@ function dedupeInterval(dedupe: KindDefinition<unknown>['dedupe']): string | nul
   return dedupe.keep === 'forever' ? '10000 years' : `${dedupe.keep.ms} milliseconds`;
 }
 
+/** Of jobs whose kind does not say. */
+export const defaultMaxAttempts = 5;
+
 export function requirePriority(value: unknown): asserts value is Priority {
   if (value !== 0 && value !== 1 && value !== 2 && value !== 3)
     throw new TallymanError(

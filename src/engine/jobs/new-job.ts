@@ -1,4 +1,3 @@
-import type { Value } from '../database/hot-query.ts';
 import { TallymanError } from '../errors.ts';
 import { requireText, requireWhole } from '../validate.ts';
 import { type Kind, type Priority, requirePriority } from './kind.ts';
@@ -166,11 +165,19 @@ export function areAlike(jobs: readonly NewJob[]): boolean {
   );
 }
 
-/** The columns that alike jobs share, sent once, and their payloads: parameters of the SQL functions for them. */
-export function alikeValues(jobs: readonly NewJob[]): Value[] {
+/** The columns that alike jobs share, sent once, and their payloads: arguments of the SQL functions for them. */
+export function alikeArguments(jobs: readonly NewJob[]) {
   const { queue, priority, row } = jobs[0] as NewJob;
-  const payloads = `[${jobs.map((job) => job.row.p).join(',')}]`;
-  return [queue, priority, row.k, row.m, row.t, row.c ?? null, row.w ?? null, payloads];
+  return {
+    queue,
+    priority,
+    kind: row.k,
+    maxAttempts: row.m,
+    tenant: row.t,
+    correlation: row.c ?? null,
+    trace: row.w ?? null,
+    payloads: `[${jobs.map((job) => job.row.p).join(',')}]`,
+  };
 }
 
 /** Jobs name their (queue, priority) by index, so that SQL looks each pair up once. */

@@ -1,5 +1,6 @@
 import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
+import { hint } from '../sql/hint.ts';
 import { requireText } from '../validate.ts';
 
 export interface Queue {
@@ -58,7 +59,7 @@ export class Queues {
 
   async resume(name: string): Promise<void> {
     await this.#update(name, 'paused_at = null');
-    await this.#database.query('select tallyman.hint($1)', [[name]]);
+    await hint(this.#database, { queues: [name] });
   }
 
   /** Sets fleet-wide limits. Creates the queue if it does not exist; null removes a limit. */

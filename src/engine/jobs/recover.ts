@@ -1,6 +1,11 @@
 import type { Database, Queryable } from '../database/database.ts';
 import { withJitter } from '../resilience/backoff.ts';
-import type { AnyKind } from './kind.ts';
+import { makeRounds as lookAround, type Rounds } from '../sql/make-rounds.ts';
+import { recover as takeBack } from '../sql/recover.ts';
+import { registerKinds as register } from '../sql/register-kind.ts';
+import { type AnyKind, defaultMaxAttempts } from './kind.ts';
+
+export type { Rounds } from '../sql/make-rounds.ts';
 
 export interface Recovered {
   readonly worker: string;
@@ -23,74 +28,26 @@ export async function recover(
     delays[kind.name] = Array.from({ length: kind.maxAttempts ?? 10 }, (_, i) =>
       withJitter(kind.backoff(i + 1)),
     );
-  const rows = await database.run(
-    {
-      name: 'tm_recover',
-      text: 'select worker, freed, counted, status from tallyman.recover($1, $2, $3)',
-    },
-    [gone, JSON.stringify(delays), keepMs],
-  );
-  return rows.map(([worker, freed, counted, status]) => ({
-    worker: worker ?? '',
-    freed: Number(freed),
-    counted: counted ?? undefined,
-    isDead: status === 'DEAD_LETTER',
-  }));
+  const rows = await takeBack(database, { gone, delays, keepMs });
+  return rows.map(({ status, ...row }) => ({ ...row, isDead: status === 'DEAD_LETTER' }));
 }
 
-/** The result of one check; see `tallyman.promote` and `tallyman.absent_workers`. */
-export interface Rounds {
-  readonly promoted: number;
-  readonly nextDueMs: number | undefined;
-  readonly gone: readonly string[];
-  readonly lookAgainMs: number | undefined;
-  /** A lease has expired. */
-  readonly hasExpired: boolean;
-}
+/** The most items that one check promotes. */
+const mostPromoted = 1000;
 
 /** Puts due work on its stream, and looks for workers that are gone. */
-export async function makeRounds(database: Database): Promise<Rounds> {
-  const [row = []] = await database.run(
-    {
-      name: 'tm_rounds',
-      text: `select p.promoted, p.next_due_ms, to_json(a.gone), a.look_again_ms,
-                    exists (select 1 from tallyman.claims c
-                             where c.expires_at <= clock_timestamp() or c.stale_at <= clock_timestamp())
-               from tallyman.promote($1) p, tallyman.absent_workers($2) a`,
-    },
-    // A worker that lost its own connections expects that the others have lost theirs, too.
-    [1000, database.hadOutage],
-  );
-  const [promoted, nextDueMs, gone, lookAgainMs, expired] = row;
-  return {
-    promoted: Number(promoted),
-    nextDueMs: numberOf(nextDueMs),
-    gone: gone ? JSON.parse(gone) : [],
-    lookAgainMs: numberOf(lookAgainMs),
-    hasExpired: expired === 't',
-  };
+export function makeRounds(database: Database): Promise<Rounds> {
+  // A worker that lost its own connections expects that the others have lost theirs, too.
+  return lookAround(database, { limit: mostPromoted, allReturn: database.hadOutage });
 }
 
-const numberOf = (cell: string | null | undefined): number | undefined =>
-  cell === null || cell === undefined ? undefined : Number(cell);
-
 /** Registers the kinds' defaults, for `tallyman.enqueue()` in SQL. */
-export async function registerKinds(database: Queryable, kinds: Iterable<AnyKind>): Promise<void> {
-  const all = [...kinds];
-  await database.query(
-    `select tallyman.register_kind(k.name, k.queue, k.priority, k.max_attempts, k.policy, k.latest, k.keep, k.is_public)
-       from unnest($1::text[], $2::text[], $3::integer[], $4::integer[], $5::text[], $6::boolean[], $7::interval[],
-                   $8::boolean[])
-         as k (name, queue, priority, max_attempts, policy, latest, keep, is_public)`,
-    [
-      all.map((kind) => kind.name),
-      all.map((kind) => kind.queue),
-      all.map((kind) => kind.priority),
-      all.map((kind) => kind.maxAttempts ?? 5),
-      all.map((kind) => kind.lanePolicy),
-      all.map((kind) => kind.latestOnly),
-      all.map((kind) => kind.dedupeKeep),
-      all.map((kind) => kind.isPublic),
-    ],
+export function registerKinds(database: Queryable, kinds: Iterable<AnyKind>): Promise<void> {
+  const all = [...kinds].map(
+    ({ name, queue, priority, maxAttempts, lanePolicy, latestOnly, dedupeKeep, isPublic }) => ({
+      ...{ name, queue, priority, maxAttempts: maxAttempts ?? defaultMaxAttempts },
+      ...{ lanePolicy, latestOnly, dedupeKeep, isPublic },
+    }),
   );
+  return register(database, all);
 }

@@ -1,23 +1,16 @@
 import { type Database, isPassing } from '../database/database.ts';
-import type { RawRow, Value } from '../database/hot-query.ts';
 import { statementRetry } from '../database/outage.ts';
 import { messageOf } from '../errors.ts';
 import { backoffMs } from '../resilience/backoff.ts';
 import { pause } from '../resilience/deadline.ts';
-import { type Claim, type ClaimedJob, idsOf, type LaneRun } from './claim.ts';
+import { type Settled, settle, someAreGone } from '../sql/settle.ts';
+import { arrayOf } from '../sql/sql-function.ts';
+import type { Claim, ClaimedJob, LaneRun } from './claim.ts';
 import { runWithoutJobContext } from './running.ts';
-
-const settleStatement = {
-  name: 'tm_settle',
-  text: 'select lost, missing, let_go, requeued from tallyman.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)',
-};
 
 /** Jobs of one settle. Beyond this the statement takes long enough to make others wait. */
 const maxBatch = 2000;
 const maxInFlight = 2;
-
-/** What a settle that was not exact answers when it does not find all of the jobs. */
-const someAreGone = 'TM010';
 
 export interface SettlerEvents {
   /** A write found the token gone. Another worker has its jobs. */
@@ -173,12 +166,14 @@ export class Settler {
     let isExact = batch.isKeyed;
     for (let failures = 0; !batch.claims.every((claim) => claim.lost); ) {
       try {
-        const [row = []] = await this.#database.run(
-          settleStatement,
-          batch.values(this.#worker, this.#keepMs, drops, isExact),
-        );
-        const lost = new Set(idsOf(row[0]));
-        if (lost.size === 0) return this.#received(batch, row, failures > 0);
+        const settled = await settle(this.#database, {
+          ...batch.toSettle(isExact),
+          worker: this.#worker,
+          keepMs: this.#keepMs,
+          drop: arrayOf(drops, (token) => token),
+        });
+        const lost = new Set(settled.lost);
+        if (lost.size === 0) return this.#received(batch, settled, failures > 0);
         this.#events.onLost(batch.claims.filter((claim) => lost.has(claim.token)));
       } catch (error) {
         const { code } = error as { code?: string };
@@ -214,13 +209,13 @@ export class Settler {
     batch.dropped.clear();
   }
 
-  #received(batch: Batch, [, missing, letGo, requeued]: RawRow, repeated: boolean): void {
-    const gone = new Set(repeated ? [] : idsOf(missing));
-    const left = new Set(idsOf(letGo));
+  #received(batch: Batch, { missing, letGo, requeued }: Settled, repeated: boolean): void {
+    const gone = new Set(repeated ? [] : missing);
+    const left = new Set(letGo);
     for (const { lane, isLeaving } of batch.stretches)
       if (isLeaving && !left.has(lane.id) && !lane.claim.lost) batch.kept.add(lane);
     this.#events.onSettled(() => batch.jobs().filter((job) => !job.claim.lost && !gone.has(job.pos)));
-    if (requeued === 't') this.#events.onRequeued();
+    if (requeued) this.#events.onRequeued();
   }
 
   /** Settled or lost: this worker is done with the batch, except for lanes that it has to keep. */
@@ -305,45 +300,37 @@ class Batch {
   }
 
   /** Arrays go as text that is ready to be read: the driver would quote and escape each number. */
-  values(worker: string, keepMs: number, drops: readonly string[], isExact: boolean): Value[] {
+  toSettle(isExact: boolean) {
     const claims = this.claims.filter((claim) => !claim.lost);
     const free = this.free.filter((job) => !job.claim.lost);
     const stretches = this.stretches.filter(({ lane }) => !lane.claim.lost);
     const run = stretches.filter(({ jobs }) => jobs.length > 0);
     const leaving = stretches.filter(({ isLeaving }) => isLeaving);
     const inLanes = run.flatMap(({ jobs }) => jobs);
-    return [
-      worker,
-      arrayOf(claims, (claim) => claim.token),
-      `{${[...new Set(claims.map((claim) => claim.stream))].join(',')}}`,
-      arrayOf(free, (job) => job.pos),
-      arrayOf(run, ({ lane }) => lane.id),
-      arrayOf(run, ({ jobs }) => (jobs[0] as ClaimedJob).pos),
-      arrayOf(run, ({ jobs }) => (jobs.at(-1) as ClaimedJob).pos),
-      isExact ? arrayOf(inLanes, (job) => job.pos) : '{}',
-      arrayOf(
-        inLanes.filter((job) => job.superseded),
-        (job) => job.pos,
-      ),
-      keepMs,
-      arrayOf(leaving, ({ lane }) => lane.id),
-      arrayOf(leaving, ({ lane }) => lane.pos),
-      arrayOf(leaving, ({ lane }) => lane.floor),
-      arrayOf(leaving, ({ lane }) => (lane.hasMore ? 't' : 'f')),
-      arrayOf(drops, (token) => token),
-      isExact ? null : free.length + inLanes.length,
-    ];
+    const superseded = inLanes.filter((job) => job.superseded);
+    return {
+      claims: arrayOf(claims, (claim) => claim.token),
+      streams: arrayOf(new Set(claims.map((claim) => claim.stream)), String),
+      positions: arrayOf(free, positionOf),
+      jobLanes: arrayOf(run, ({ lane }) => lane.id),
+      firstSeqs: arrayOf(run, ({ jobs }) => positionOf(jobs[0] as ClaimedJob)),
+      lastSeqs: arrayOf(run, ({ jobs }) => positionOf(jobs.at(-1) as ClaimedJob)),
+      seqs: isExact ? arrayOf(inLanes, positionOf) : none,
+      superseded: arrayOf(superseded, positionOf),
+      lanes: arrayOf(leaving, ({ lane }) => lane.id),
+      lanePositions: arrayOf(leaving, ({ lane }) => lane.pos),
+      laneFloors: arrayOf(leaving, ({ lane }) => lane.floor),
+      laneMore: arrayOf(leaving, ({ lane }) => (lane.hasMore ? 't' : 'f')),
+      expected: isExact ? null : free.length + inLanes.length,
+    };
   }
 }
+
+const none = '{}';
+const positionOf = (job: ClaimedJob): string => job.pos;
 
 function takeFirst<T>(items: T[], count: number): { taken: T[]; rest: T[] } {
   return items.length <= count
     ? { taken: items, rest: [] }
     : { taken: items.slice(0, count), rest: items.slice(count) };
-}
-
-function arrayOf<T>(items: readonly T[], number: (item: T) => string): string {
-  let text = '{';
-  for (const item of items) text += text.length > 1 ? `,${number(item)}` : number(item);
-  return `${text}}`;
 }

@@ -5,6 +5,7 @@ import { prepareTenants } from '../database/tenant.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { LaneLock } from '../locks/lane-lock.ts';
 import { endsWithin, pause } from '../resilience/deadline.ts';
+import { present } from '../sql/present.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
 import { PostgresWakeup } from '../wakeups/postgres.ts';
 import { type ClaimAnswer, ClaimedJob, LaneRun } from './claim.ts';
@@ -215,8 +216,7 @@ export class Worker {
   #signOn(): void {
     if (this.#isSigningOn || this.#state !== 'running') return;
     this.#isSigningOn = true;
-    this.#parts.database
-      .query('select tallyman.present($1)', [this.id])
+    present(this.#parts.database, { worker: this.id })
       .catch((error) => this.#trouble(error, 'the worker could not sign on; its heartbeat tries again'))
       .finally(() => {
         this.#isSigningOn = false;

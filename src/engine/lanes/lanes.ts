@@ -2,6 +2,7 @@ import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
 import type { LanePolicy } from '../jobs/kind.ts';
 import { type Page, type PageRequest, pageOf, pageRequest } from '../paging.ts';
+import { unblock } from '../sql/unblock.ts';
 import { requireId } from '../validate.ts';
 
 export type LaneState = 'held' | 'ready' | 'waiting' | 'blocked' | 'resting';
@@ -97,10 +98,7 @@ export class Lanes {
   ): Promise<void> {
     const lane = await this.get(key, where);
     if (!lane) throw new TallymanError('NOT_FOUND', `there is no lane "${key}"`);
-    const { rows } = await this.#database.query<{ done: boolean }>('select tallyman.unblock($1) as done', [
-      lane.id,
-    ]);
-    if (!rows[0]?.done)
+    if (!(await unblock(this.#database, { lane: lane.id })))
       throw new TallymanError('BAD_STATE', `lane "${key}" is not blocked, it is ${lane.state}`);
   }
 }

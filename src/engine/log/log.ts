@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto';
 import { Batcher } from '../batching/batcher.ts';
 import { type Database, isConnectionError, type Queryable } from '../database/database.ts';
-import type { Value } from '../database/hot-query.ts';
 import { TallymanError } from '../errors.ts';
+import { type AppendedRow, keyConflict, logAppend } from '../sql/log-append.ts';
+import { logTrim } from '../sql/log-trim.ts';
 import { requireText, requireWhole } from '../validate.ts';
 
 export interface NewEntry {
@@ -71,11 +72,6 @@ interface Line {
   careful: boolean;
 }
 
-const logAppend = {
-  name: 'tm_log_append',
-  text: 'select first, taken::text from tallyman.log_append($1, $2, $3, $4, $5, $6)',
-};
-
 /** Relies on log_entries_pkey. */
 const logRead = {
   name: 'tm_log_read',
@@ -100,8 +96,6 @@ const logHead = {
   name: 'tm_log_head',
   text: 'select first_offset, next_offset - 1 from tallyman.log_streams where name = $1',
 };
-
-const logTrim = { name: 'tm_log_trim', text: 'select tallyman.log_trim($1, $2, $3)' };
 
 const mostInABatch = 1000;
 /** One statement carries no more JSON than this (more only where a single payload is larger). */
@@ -155,11 +149,15 @@ export class Log {
     for (const { key, digest } of prepared)
       if (distinct[indexOf.get(key) ?? 0]?.digest !== digest) throw conflict(stream, key);
     try {
-      const { rows } = await tx.query(logAppend.text, parameters(stream, distinct, true, false));
-      const places = placesOf(distinct, Number(rows[0]?.first), rows[0]?.taken);
+      const appended = await logAppend(tx, {
+        ...argumentsOf(stream, distinct),
+        strict: true,
+        careful: false,
+      });
+      const places = placesOf(distinct, appended);
       return answersFor(stream, prepared, indexOf, places) as Appended[];
     } catch (error) {
-      if ((error as { code?: string }).code !== 'TM010') throw error;
+      if ((error as { code?: string }).code !== keyConflict) throw error;
       throw conflict(stream, undefined, error);
     }
   }
@@ -196,8 +194,7 @@ export class Log {
   async trim(stream: string, upToOffset: number): Promise<number> {
     requireWhole(upToOffset, 'upToOffset', 0, Number.MAX_SAFE_INTEGER);
     for (let dropped = 0; ; ) {
-      const [row] = await this.#database.run(logTrim, [stream, upToOffset, trimBite]);
-      const bite = Number(row?.[0] ?? 0);
+      const bite = await logTrim(this.#database, { stream, upTo: upToOffset, limit: trimBite });
       if (bite === 0) return dropped;
       dropped += bite;
     }
@@ -249,12 +246,12 @@ export class Log {
   async #send(stream: string, line: Line, entries: Prepared[], again = false): Promise<Answer[]> {
     const { distinct, indexOf } = byKey(entries);
     try {
-      const [row] = await this.#database.run(logAppend, parameters(stream, distinct, false, line.careful));
-      const [first, taken] = [Number(row?.[0]), row?.[1] ?? null];
-      line.careful = taken !== null;
-      if (taken === null && distinct.length === entries.length)
-        return entries.map((_, i) => ({ offset: first + i, existing: false }));
-      return answersFor(stream, entries, indexOf, placesOf(distinct, first, taken));
+      const args = { ...argumentsOf(stream, distinct), strict: false, careful: line.careful };
+      const appended = await logAppend(this.#database, args);
+      line.careful = appended.taken.length > 0;
+      if (!line.careful && distinct.length === entries.length)
+        return entries.map((_, i) => ({ offset: appended.first + i, existing: false }));
+      return answersFor(stream, entries, indexOf, placesOf(distinct, appended));
     } catch (error) {
       // The commit may have happened; the keys make it safe to ask again.
       if (isConnectionError(error) && !again) return this.#send(stream, line, entries, true);
@@ -270,19 +267,12 @@ export class Log {
 /** Keys as nearly all are, for which nothing else need be looked at. */
 const ordinaryKey = /^[\x20-\x7e]{1,512}$/;
 
-const parameters = (
-  stream: string,
-  entries: readonly Prepared[],
-  strict: boolean,
-  careful: boolean,
-): Value[] => [
+const argumentsOf = (stream: string, entries: readonly Prepared[]) => ({
   stream,
-  entries.map((entry) => entry.key),
-  entries.map((entry) => entry.digest),
-  entries.map((entry) => entry.payload).join('\n'),
-  strict,
-  careful,
-];
+  keys: entries.map((entry) => entry.key),
+  digests: entries.map((entry) => entry.digest),
+  payloads: entries.map((entry) => entry.payload).join('\n'),
+});
 
 /** The first entry of each key, and where it stands. */
 function byKey(entries: readonly Prepared[]): { distinct: Prepared[]; indexOf: Map<string, number> } {
@@ -303,10 +293,8 @@ interface Place {
 }
 
 /** New entries lie one after another from `first` on; for the others SQL says where they have been. */
-function placesOf(distinct: readonly Prepared[], first: number, taken: unknown): Place[] {
-  const known = new Map<number, readonly [number, number, string]>();
-  if (typeof taken === 'string')
-    for (const place of JSON.parse(taken) as [number, number, string][]) known.set(place[0], place);
+function placesOf(distinct: readonly Prepared[], { first, taken }: AppendedRow): Place[] {
+  const known = new Map(taken.map((place) => [place[0], place]));
   let next = first;
   return distinct.map(({ digest }, i) => {
     const place = known.get(i + 1);

@@ -1,11 +1,15 @@
 import type { Transactor } from '../locks/exclusive.ts';
+import { ensureHistory } from '../sql/ensure-history.ts';
+import { purgeHistory } from '../sql/purge-history.ts';
+import { purgeLeftovers } from '../sql/purge-leftovers.ts';
+import { milliseconds } from '../sql/sql-function.ts';
 
 export interface RetentionOptions {
   /** How long finished jobs are kept, at least. Zero: successes are not kept at all. Default 7 days. */
   readonly keepMs?: number;
   /** A lane that has been empty for this long is deleted, and created again when it is needed. Default 1 day. */
   readonly laneRestMs?: number;
-  /** History partitions are made this many days ahead. Default 7. */
+  /** History partitions are made this many days ahead. Default: what `tallyman.ensure_history` has. */
   readonly daysAhead?: number;
   /** Rows deleted in one transaction. Default 2000. */
   readonly biteSize?: number;
@@ -35,14 +39,14 @@ const mostBites = 200;
 export class Retention {
   readonly #keepMs: number;
   readonly #laneRestMs: number;
-  readonly #daysAhead: number;
+  readonly #daysAhead: number | undefined;
   readonly #biteSize: number;
 
   constructor(options: RetentionOptions = {}) {
     // Failures are written to history even where successes are not, and a person needs a day to see them.
     this.#keepMs = Math.max(options.keepMs ?? 7 * dayMs, dayMs);
     this.#laneRestMs = options.laneRestMs ?? dayMs;
-    this.#daysAhead = options.daysAhead ?? 7;
+    this.#daysAhead = options.daysAhead;
     this.#biteSize = options.biteSize ?? 2000;
   }
 
@@ -60,8 +64,7 @@ export class Retention {
   async ensurePartitions(on: Transactor): Promise<number> {
     return on.transaction(async (tx) => {
       await tx.query(lockTimeout);
-      const { rows } = await tx.query('select tallyman.ensure_history($1) as made', [this.#daysAhead]);
-      return Number(rows[0]?.made);
+      return ensureHistory(tx, { daysAhead: this.#daysAhead });
     });
   }
 
@@ -69,11 +72,7 @@ export class Retention {
   async purgeHistory(on: Transactor): Promise<string[]> {
     return on.transaction(async (tx) => {
       await tx.query(lockTimeout);
-      const { rows } = await tx.query<{ dropped: string[] }>(
-        `select tallyman.purge_history($1 * interval '1 millisecond') as dropped`,
-        [this.#keepMs],
-      );
-      return rows[0]?.dropped ?? [];
+      return purgeHistory(tx, { keep: milliseconds(this.#keepMs) });
     });
   }
 
@@ -85,13 +84,9 @@ export class Retention {
     let keysPurged = 0;
     let lanesPurged = 0;
     for (let bite = 0; bite < mostBites && !signal?.aborted; bite += 1) {
-      const { keys, lanes } = await on.transaction(async (tx) => {
-        const { rows } = await tx.query<{ keys: number; lanes: number }>(
-          `select keys, lanes from tallyman.purge_leftovers($1 * interval '1 millisecond', $2)`,
-          [this.#laneRestMs, this.#biteSize],
-        );
-        return rows[0] ?? { keys: 0, lanes: 0 };
-      });
+      const { keys, lanes } = await on.transaction((tx) =>
+        purgeLeftovers(tx, { laneRest: milliseconds(this.#laneRestMs), limit: this.#biteSize }),
+      );
       keysPurged += keys;
       lanesPurged += lanes;
       if (keys < this.#biteSize && lanes < this.#biteSize) break;

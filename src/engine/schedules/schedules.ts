@@ -6,6 +6,7 @@ import type { EnqueueOptions } from '../jobs/new-job.ts';
 import { check } from '../jobs/standard-schema.ts';
 import type { Transactor } from '../locks/exclusive.ts';
 import { type Logger, silentLogger } from '../logger.ts';
+import { enqueue } from '../sql/enqueue.ts';
 import { requireText, requireWhole } from '../validate.ts';
 
 type JobOptions = Pick<EnqueueOptions, 'queue' | 'priority' | 'lane' | 'maxAttempts' | 'latestOnly'>;
@@ -75,14 +76,10 @@ const upsertSchedule = `
 
 /** Schedules are few: a scan of the table is right. A row that another runs just now is skipped, not waited for. */
 const nextDue = `
-  select ${columns}, now(), set_config('tallyman.max_payload_bytes', $2, true)
+  select ${columns}, now()
     from tallyman.schedules
    where enabled and next_run_at <= now() and tenant_id || ':' || name <> all ($1::text[])
    order by next_run_at, tenant_id, name limit 1 for update skip locked`;
-
-const enqueueRun = `
-  select tallyman.enqueue(kind => $1, payload => $2, tenant_id => $3, dedupe_key => $4, queue => $5, priority => $6,
-                          lane => $7, max_attempts => $8, latest_only => $9) as id`;
 
 /**
  * Cron schedules (ENG-13): each due time becomes one job, whatever crashes and however many processes run.
@@ -202,12 +199,9 @@ export class Schedules {
       let due: Row | undefined;
       try {
         const run = await on.transaction(async (tx) => {
-          const { rows } = await tx.query<Row & { now: Date }>(nextDue, [
-            failed,
-            String(this.#maxPayloadBytes),
-          ]);
+          const { rows } = await tx.query<Row & { now: Date }>(nextDue, [failed]);
           due = rows[0];
-          return rows[0] && runOne(tx, rows[0], rows[0].now);
+          return rows[0] && runOne(tx, rows[0], rows[0].now, this.#maxPayloadBytes);
         });
         if (!run) return runs;
         this.#told.delete(keyOf(run.tenantId, run.name));
@@ -235,13 +229,12 @@ export class Schedules {
 /** As in `nextDue`. */
 const keyOf = (tenantId: string, name: string): string => `${tenantId}:${name}`;
 
-async function runOne(tx: Queryable, row: Row, now: Date): Promise<ScheduledRun> {
+async function runOne(tx: Queryable, row: Row, now: Date, maxPayloadBytes: number): Promise<ScheduledRun> {
   const next = parseCron(row.name, row.cron, row.timezone).nextRun(now);
   const key = `schedule:${row.name}:${row.next_run_at.toISOString()}`;
-  const { queue, priority, lane, maxAttempts, latestOnly } = row.options;
-  const values = [row.kind, row.payload, row.tenant_id, key, queue, priority, lane, maxAttempts, latestOnly];
-  const { rows } = await tx.query(enqueueRun, values);
-  const jobId = String(rows[0]?.id);
+  const { kind, payload, tenant_id: tenantId, options } = row;
+  const args = { ...options, kind, payload, tenantId, dedupeKey: key };
+  const jobId = await enqueue(tx, args, { maxPayloadBytes });
   // A rhythm that has come to its end (it named a year) has no next time and rests.
   await tx.query(
     `update tallyman.schedules

@@ -1,13 +1,9 @@
 import type { Database } from '../database/database.ts';
+import { hintSoon } from '../sql/hint.ts';
 import type { Wakeup } from './wakeup.ts';
 
 /** `source`: `local`, or the name of the broker it came through. */
 export type HintListener = (queue: string | null, source: string) => void;
-
-const hintStatement = {
-  name: 'tm_hint',
-  text: "select set_config('synchronous_commit', 'off', true), tallyman.hint($1)",
-};
 
 /**
  * Tells workers that something was committed, at most once every few milliseconds.
@@ -76,8 +72,7 @@ export class Notifier {
     if (queues.length === 0) return;
     this.#owed.clear();
     this.#lastAt = performance.now();
-    // A hint that is lost costs one poll interval: it need not wait for the disk.
-    this.#database.run(hintStatement, [queues]).catch(() => {});
+    hintSoon(this.#database, { queues }).catch(() => {});
     for (const queue of queues) this.#publish(queue);
   }
 

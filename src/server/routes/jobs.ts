@@ -4,6 +4,8 @@ import { TallymanError } from '../../engine/errors.ts';
 import { internalKind } from '../../engine/jobs/internal-kinds.ts';
 import { type Job, jobStatuses } from '../../engine/jobs/jobs.ts';
 import { check } from '../../engine/jobs/standard-schema.ts';
+import { enqueue as enqueueAny, enqueuePublic } from '../../engine/sql/enqueue.ts';
+import { milliseconds } from '../../engine/sql/sql-function.ts';
 import { given } from '../../given.ts';
 import { anyone, operators, producers, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
@@ -199,31 +201,23 @@ async function enqueue(
     }
     payload = checked.value;
   }
-  // tallyman.enqueue refuses a kind that is not registered.
-  const { rows } = await scope.query<{ id: string | null }>(
-    `select case when $14 or coalesce(tallyman.is_public_kind($1), true) then
-         tallyman.enqueue(kind => $1, payload => $2, queue => $3, priority => $4, lane => $5,
-           delay => $6 * interval '1 millisecond', scheduled_at => $7, dedupe_key => $8, tenant_id => $9,
-           max_attempts => $10, correlation_id => $11, latest_only => $12) end as id
-       from (select set_config('tallyman.max_payload_bytes', $13, true)) limits`,
-    [
-      job.kind,
-      JSON.stringify(payload ?? null),
-      job.queue,
-      job.priority,
-      job.lane ?? kind?.laneKey?.(payload),
-      job.delay_ms,
-      job.scheduled_at,
-      job.dedupe_key,
-      scope.tenantId,
-      job.max_attempts,
-      job.correlation_id ?? correlationId,
-      job.latest_only,
-      String(host.config['jobs.maxPayloadBytes']),
-      kind !== undefined,
-    ],
-  );
-  const id = rows[0]?.id;
-  if (!id) throw internalKind(job.kind);
+  const args = {
+    kind: job.kind,
+    payload: JSON.stringify(payload ?? null),
+    queue: job.queue,
+    priority: job.priority,
+    lane: job.lane ?? kind?.laneKey?.(payload),
+    delay: job.delay_ms === undefined ? undefined : milliseconds(job.delay_ms),
+    scheduledAt: job.scheduled_at?.toISOString(),
+    dedupeKey: job.dedupe_key,
+    tenantId: scope.tenantId,
+    maxAttempts: job.max_attempts,
+    correlationId: job.correlation_id ?? correlationId,
+    latestOnly: job.latest_only,
+  };
+  const maxPayloadBytes = host.config['jobs.maxPayloadBytes'];
+  // A kind whose definition is here is public: that was checked above.
+  const id = await (kind ? enqueueAny : enqueuePublic)(scope, args, { maxPayloadBytes });
+  if (id === undefined) throw internalKind(job.kind);
   return id;
 }

@@ -1,4 +1,5 @@
 import type { Queryable } from '../../../engine/database/database.ts';
+import { lockJob } from '../../../engine/sql/lock-job.ts';
 import { gatewayColumns, type StoreGateway } from './gateways.ts';
 
 /** How far a page has come. */
@@ -107,8 +108,7 @@ export async function saveFailed(
   task: { readonly label: string; readonly job: string; readonly pages: readonly number[] },
   error: string,
 ): Promise<void> {
-  const { rows } = await tx.query<{ there: boolean }>('select tallyman.lock_job($1) as there', [task.job]);
-  if (!rows[0]?.there) return;
+  if (!(await lockJob(tx, { id: task.job }))) return;
   const failed = await tx.query<{ labelId: string; page: number }>(
     `update labels.pages g set state = 'failed', error = $4, ask_at = null
       where (g.label_id, g.page) in (

@@ -36,6 +36,21 @@ begin
   delete from tallyman.workers w where w.id = p_worker;
 end $$;
 
+-- What a worker looks after between two claims, in one statement: what has fallen due, and who is gone. `expired` tells
+-- that a lease is past.
+create or replace function tallyman.make_rounds(
+  p_limit integer, p_all_return boolean,
+  out promoted integer, out next_due_ms double precision, out gone text[], out look_again_ms double precision,
+  out expired boolean
+)
+language plpgsql as $$
+begin
+  select p.promoted, p.next_due_ms, a.gone, a.look_again_ms into promoted, next_due_ms, gone, look_again_ms
+    from tallyman.promote(p_limit) p, tallyman.absent_workers(p_all_return) a;
+  expired := exists (select 1 from tallyman.claims c
+                      where c.expires_at <= clock_timestamp() or c.stale_at <= clock_timestamp());
+end $$;
+
 -- Finds workers that are gone. A free lock is noted first: a live worker that has lost its connection has a moment to
 -- come back. After a start of the server everybody has to come back, so there is more time; likewise after a fail-over,
 -- of which only those know whose own connections were lost (p_all_return).

@@ -1,0 +1,10 @@
+import type { Queryable } from '../database/database.ts';
+import { type ArgumentsOf, SqlFunction } from './sql-function.ts';
+
+export const discardFunction = new SqlFunction('discard', {
+  ids: 'bigint[]',
+});
+
+/** Throws dead letters away for good. Answers how many there were. */
+export const discard = (on: Queryable, args: ArgumentsOf<typeof discardFunction>): Promise<number> =>
+  discardFunction.value(on, args);

@@ -1,0 +1,23 @@
+import type { Queryable } from '../database/database.ts';
+import { type ArgumentsOf, SqlFunction } from './sql-function.ts';
+
+export const registerKindFunction = new SqlFunction(
+  'register_kind',
+  {
+    name: 'text',
+    queue: 'text?',
+    priority: 'integer?',
+    maxAttempts: 'integer?',
+    lanePolicy: 'text?',
+    latestOnly: 'boolean?',
+    dedupeKeep: 'interval?',
+    isPublic: 'boolean?',
+  },
+  { prefix: '' },
+);
+
+/** What jobs of these kinds are like where SQL enqueues them and does not say. */
+export const registerKinds = (
+  on: Queryable,
+  kinds: readonly ArgumentsOf<typeof registerKindFunction>[],
+): Promise<void> => registerKindFunction.forEach(on, kinds);
