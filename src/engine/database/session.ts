@@ -27,7 +27,7 @@ export function sessionStatement(settings: SessionSettings, isSessionPooled: boo
     default_transaction_isolation: 'read committed',
     statement_timeout: String(settings.statementMs),
     idle_in_transaction_session_timeout: String(settings.idleInTransactionMs),
-    // A client that is gone without a word keeps its locks until the server notices: half a minute, not two hours.
+    // A client that died and closed nothing keeps its locks until the server notices: half a minute, not two hours.
     tcp_keepalives_idle: '10',
     tcp_keepalives_interval: '5',
     tcp_keepalives_count: '4',

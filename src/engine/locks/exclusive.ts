@@ -152,8 +152,8 @@ class HeldSection implements Section {
 }
 
 async function prepare(database: Database, client: pg.Client): Promise<void> {
-  // Should this machine die without a word, the server finds out in half a minute instead of two hours; and it must
-  // not take a section that computes for long for an idle session.
+  // If this machine dies and closes nothing, the server notices it in half a minute instead of two hours. The server must
+  // not end the session as idle while a section computes for long.
   const { rows } = await client.query<{ pid: number }>(
     `select pg_backend_pid() as pid, set_config('tcp_keepalives_idle', '15', false),
             set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false),

@@ -28,7 +28,7 @@ export interface NatsWakeupOptions {
   readonly connectTimeoutMs?: number;
 }
 
-/** A server that vanishes without a word is noticed after two or three of these. */
+/** A server that is gone and closed nothing is noticed after two or three of these. */
 const pingIntervalMs = 10_000;
 
 /** A longer name would near the server's limit for a line (4096), which ends the connection. */

@@ -25,7 +25,7 @@ export interface RabbitmqWakeupOptions {
 const keepMs = 60_000;
 const keepMessages = 1_000;
 
-/** A broker that vanishes without a word is noticed after about twice this. */
+/** A broker that is gone and closed nothing is noticed after about twice this. */
 const heartbeatSeconds = 15;
 
 type Amqplib = typeof import('amqplib');

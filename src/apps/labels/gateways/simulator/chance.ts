@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-/** Draws that follow from a text alone: the same text, the same draws, on every machine and in any order of calls. */
+/** Random numbers that depend on a text only: the same text gives the same numbers, on every machine. */
 export class Chance {
   readonly #words: Buffer;
   #at = 0;
@@ -9,7 +9,7 @@ export class Chance {
     this.#words = createHash('sha512').update(text).digest();
   }
 
-  /** From 0 up to, not including, 1; the same sixteen over and over. */
+  /** From 0 to 1, without 1. After sixteen numbers they repeat. */
   next(): number {
     const word = this.#words.readUInt32LE(this.#at);
     this.#at = (this.#at + 4) % this.#words.length;
