@@ -34,6 +34,11 @@ test('ENG-4, ENG-8: SIGSTOP past the lease, then SIGCONT: the worker that wakes 
     hows.flatMap((how) => [0, 1, 2].map((i) => ({ payload: { i, how, ...(i === 0 && { ms }) }, lane: how }))),
   );
   await until('every handler is in the middle', async () => (await rows('select 1 from runs')).length === 24);
+  const open = `select 1 from pg_stat_activity where datname = current_database() and state = 'idle in transaction'`;
+  await until(
+    'those in ctx.commit have opened their transactions',
+    async () => (await rows(open)).length === 6,
+  );
   const stoppedAt = Date.now();
   sleeper?.signal('SIGSTOP');
 

@@ -62,16 +62,22 @@ function leftBehind(model: Model, observed: Observed, asked: readonly string[]):
   return left;
 }
 
+/** Where a stream's next claim begins. */
+export interface Cursor {
+  readonly stream: number;
+  readonly cursor: string;
+}
+
 /**
  * ENG-16: a claim that starts at the floor takes the first of the most urgent stream that has work, all it asked for if
- * there is so much, and tells where there is more.
+ * there is so much, and tells where there is more. A stream that has something behind its cursor goes before all others.
  */
 export function checkReach(
   model: Model,
   observed: Observed,
   answer: ClaimAnswer,
   { total, isolated }: Request,
-  asked: readonly string[],
+  { asked, cursors }: { readonly asked: readonly string[]; readonly cursors: readonly Cursor[] },
 ): void {
   const left = leftBehind(model, observed, asked);
   const wanted = left.filter(({ variant }) => variant === (isolated ?? ''));
@@ -79,12 +85,15 @@ export function checkReach(
   if (!claim) {
     expect(wanted).toEqual([]);
   } else {
-    const last = answer.items.map(({ pos }) => BigInt(pos)).reduce((a, b) => (a > b ? a : b));
+    const taken = answer.items.map(({ pos }) => BigInt(pos)).sort((a, b) => (a < b ? -1 : 1));
+    const [first = 0n, last = first] = [taken[0], taken.at(-1)];
+    const cursor = BigInt(cursors.find(({ stream }) => stream === claim.stream)?.cursor ?? 0);
     const here = wanted.filter(({ stream }) => stream === claim.stream);
     if (answer.items.length < (isolated ? 1 : total)) expect(here).toEqual([]);
     expect(here.filter(({ pos }) => pos < last)).toEqual([]);
     const elsewhere = wanted.filter(({ stream }) => stream !== claim.stream);
-    expect(elsewhere.filter(({ priority }) => priority < claim.priority)).toEqual([]);
+    if (isolated || first >= cursor)
+      expect(elsewhere.filter(({ priority }) => priority < claim.priority)).toEqual([]);
     if (!isolated && !answer.more) expect(elsewhere).toEqual([]);
   }
   if (isolated || answer.more) return;

@@ -9,7 +9,7 @@ import {
   markStarted,
 } from '../../../../src/engine/jobs/claim.ts';
 import { type Bundle, takeTurn } from '../../../support/engine.ts';
-import { checkReach, checkTaken } from './claims.ts';
+import { type Cursor, checkReach, checkTaken } from './claims.ts';
 import { Member } from './member.ts';
 import type { Model, ModelClaim, ModelJob, ModelLane } from './model.ts';
 import { observe } from './observe.ts';
@@ -39,6 +39,7 @@ export class Fleet {
     const member = this.#member(step.w);
     const asked = queues.filter((_, i) => (step.queues >> i) % 2 === 1);
     await this.#bundle.rows('select tallyman.promote(100)');
+    const cursors = await this.#bundle.rows<Cursor>('select id as stream, cursor from tallyman.streams');
     const drop = member.drops.splice(0);
     const answer = await takeTurn(this.#bundle, member.name, {
       ...{ total: step.total, late: step.late, isolated: step.isolated, kinds, laneJobs, drop },
@@ -48,7 +49,7 @@ export class Fleet {
     checkTaken(this.#model, answer, step, asked);
     for (const { token } of answer.claims) this.#record(member.name, token, answer.items, step.isolated);
     if (!step.isAnswerLost) member.items.push(...answer.items);
-    if (step.late) checkReach(this.#model, await observe(this.#bundle), answer, step, asked);
+    if (step.late) checkReach(this.#model, await observe(this.#bundle), answer, step, { asked, cursors });
     return answer.items.length;
   }
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Link, type LinkOptions, type Session } from '../../../../src/engine/resilience/link.ts';
-import { Outage } from '../../../../src/engine/resilience/outage.ts';
+import { Link, type LinkOptions, type Session } from '../../../src/engine/resilience/link.ts';
+import { Outage } from '../../../src/engine/resilience/outage.ts';
 
 beforeEach(() => {
   vi.useFakeTimers();

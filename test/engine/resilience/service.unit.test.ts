@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { addressOf } from '../../../../src/engine/resilience/service.ts';
+import { addressOf } from '../../../src/engine/resilience/service.ts';
 
 describe('services', () => {
   it('an address that is logged has no user, password or query', () => {

@@ -7,7 +7,7 @@ import {
   httpCall,
   isRetriableStatus,
   retryAfterMs,
-} from '../../../../src/engine/resilience/http.ts';
+} from '../../../src/engine/resilience/http.ts';
 
 /** A server on the loopback. */
 async function serve(listener: RequestListener): Promise<URL> {

@@ -5,7 +5,7 @@ import {
   orAborted,
   pause,
   within,
-} from '../../../../src/engine/resilience/deadline.ts';
+} from '../../../src/engine/resilience/deadline.ts';
 
 const never = new Promise<never>(() => {});
 

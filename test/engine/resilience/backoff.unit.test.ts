@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { backoffMs, exponentialMs, withJitter } from '../../../../src/engine/resilience/backoff.ts';
+import { backoffMs, exponentialMs, withJitter } from '../../../src/engine/resilience/backoff.ts';
 
 describe('backoff', () => {
   const limits = { minMs: 100, maxMs: 1_000 };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Semaphore } from '../../../../src/engine/resilience/semaphore.ts';
+import { Semaphore } from '../../../src/engine/resilience/semaphore.ts';
 
 /** Work that ends when it is told to, and what has begun. */
 function works(semaphore: Semaphore) {
