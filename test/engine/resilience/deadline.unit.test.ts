@@ -1,11 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import {
-  deadline,
-  endsWithin,
-  orAborted,
-  pause,
-  within,
-} from '../../../src/engine/resilience/deadline.ts';
+import { deadline, endsWithin, orAborted, pause, within } from '../../../src/engine/resilience/deadline.ts';
 
 const never = new Promise<never>(() => {});
 
