@@ -18,6 +18,9 @@ export class TallymanError extends Error {
   }
 }
 
+export const closedError = (): TallymanError =>
+  new TallymanError('CLOSED', 'This Tallyman was closed: open another one, or close it after its last use.');
+
 /** What no retry can fix. A handler that throws it ends its job as FAILED at once. */
 export class PermanentError extends TallymanError {
   override readonly name = 'PermanentError';

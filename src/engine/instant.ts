@@ -30,10 +30,18 @@ export function parseInstant(text: string): Micros {
   );
   if (wall === undefined)
     throw new TallymanError('BAD_TIMESTAMP', `"${shown(text)}" is not a time that the calendar has`);
-  const offset = zulu
-    ? 0
-    : (sign === '-' ? -1 : 1) * (Number(zoneHours) * 60 + Number(zoneMinutes ?? 0)) * 60_000;
+  const offset = zulu ? 0 : zoneOffset(sign === '-' ? -1 : 1, Number(zoneHours), Number(zoneMinutes ?? 0));
+  if (offset === undefined)
+    throw new TallymanError(
+      'BAD_TIMESTAMP',
+      `"${shown(text)}" has a zone that does not exist: offsets go from -15:59 to +15:59`,
+    );
   return (wall - offset) * 1000 + Number(fraction.slice(0, 6).padEnd(6, '0'));
+}
+
+/** Milliseconds; undefined for `+25:00`. PostgreSQL has the same bounds, and would refuse the whole batch. */
+function zoneOffset(sign: 1 | -1, hours: number, minutes: number): number | undefined {
+  return hours > 15 || minutes > 59 ? undefined : sign * (hours * 60 + minutes) * 60_000;
 }
 
 /** Milliseconds of a time in UTC; undefined for 30 February, which `Date.UTC` would take for 2 March. */

@@ -28,6 +28,24 @@ export function pageRequest({ limit: wanted = defaultPageLimit, cursor }: PageRe
   return { limit, fetchLimit: limit + 1, cursor: cursor ?? null };
 }
 
+/** A page of a list that is read as a whole, in the order of names. `cursor` is the last name of the page before. */
+export function pageByName<T>(
+  items: readonly T[],
+  nameOf: (item: T) => string,
+  { limit: wanted = defaultPageLimit, cursor }: PageRequest,
+): Page<T> {
+  const limit = Math.min(Math.max(wanted, 1), maxPageLimit);
+  const rest = items
+    .map((item) => ({ item, name: nameOf(item) }))
+    .filter(({ name }) => cursor === undefined || name > cursor)
+    .sort((a, b) => (a.name < b.name ? -1 : 1));
+  const page = rest.slice(0, limit);
+  return {
+    items: page.map(({ item }) => item),
+    nextCursor: rest.length > limit ? (page.at(-1)?.name ?? null) : null,
+  };
+}
+
 export function pageOf<T extends { readonly id: string }>(rows: readonly T[], limit: number): Page<T> {
   const items = rows.slice(0, limit);
   return { items, nextCursor: rows.length > limit ? (items.at(-1)?.id ?? null) : null };

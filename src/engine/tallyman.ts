@@ -1,8 +1,10 @@
 import { Checkpoints } from './checkpoints/checkpoints.ts';
+import { checkUrl } from './database/address.ts';
 import { Database, type DatabaseOptions, type Queryable } from './database/database.ts';
 import { type Component, engineComponent, migrate, requireMigrated } from './database/migrate.ts';
 import { detectPooler } from './database/pooler.ts';
 import { DeadLetters } from './deadletters/dead-letters.ts';
+import { closedError } from './errors.ts';
 import { checkJobs, type Problem } from './jobs/check.ts';
 import { type Enqueued, Enqueuer } from './jobs/enqueue.ts';
 import { Jobs } from './jobs/jobs.ts';
@@ -21,7 +23,7 @@ import { Retention } from './retention/retention.ts';
 import { Housekeeper } from './schedules/housekeeper.ts';
 import { Schedules } from './schedules/schedules.ts';
 import { Notifier } from './wakeups/notifier.ts';
-import type { Wakeup } from './wakeups/wakeup.ts';
+import type { Hint, Wakeup } from './wakeups/wakeup.ts';
 
 export interface TallymanOptions extends Omit<DatabaseOptions, 'url' | 'logger'> {
   readonly databaseUrl: string;
@@ -54,7 +56,7 @@ export interface TallymanOptions extends Omit<DatabaseOptions, 'url' | 'logger'>
 export type TxOption = { readonly tx?: Queryable };
 
 /**
- * The front door: enqueue, workers, and everything a person may look at or do.
+ * The entry point: enqueue, workers, and everything that operators look at or do.
  *
  * @example
  * const tallyman = await Tallyman.open({ databaseUrl, migrate: true });
@@ -79,6 +81,8 @@ export class Tallyman {
   readonly #sessions: boolean;
   #housekeeper: Housekeeper | undefined;
   #housekeeping: NodeJS.Timeout | undefined;
+  #closing: Promise<void> | undefined;
+  #isClosed = false;
 
   private constructor(database: Database, options: TallymanOptions, sessions: boolean) {
     this.database = database;
@@ -86,6 +90,8 @@ export class Tallyman {
     this.#keepMs = options.retention?.keepMs ?? 7 * 24 * 3_600_000;
     this.#sessions = sessions;
     this.#notifier = new Notifier(database, options.wakeups ?? []);
+    // Where SQL enqueues, it notifies as well.
+    database.onWork = (hints) => this.#notifier.committed(hints, true);
     const maxPayloadBytes = options.jobs?.maxPayloadBytes ?? 1024 * 1024;
     this.#enqueuer = new Enqueuer(database, this.#notifier, {
       maxPayloadBytes,
@@ -101,6 +107,7 @@ export class Tallyman {
   }
 
   static async open(options: TallymanOptions): Promise<Tallyman> {
+    checkUrl(options?.databaseUrl);
     const { databaseUrl: url, logger = consoleLogger } = options;
     const database = await Database.connect({ ...options, url, logger });
     try {
@@ -132,29 +139,33 @@ export class Tallyman {
    * Enqueues one job. Resolves when it is durable; with `tx` it is part of that transaction instead. Inside a
    * handler the job inherits the running job's correlation id.
    */
-  enqueue<P>(
-    kind: Kind<P>,
-    payload: P,
+  enqueue<Output, Input>(
+    kind: Kind<Output, Input>,
+    payload: NoInfer<Input>,
     { tx, ...options }: EnqueueOptions & TxOption = {},
   ): Promise<Enqueued> {
+    if (this.#isClosed) return Promise.reject(closedError());
     return this.#enqueuer.one(kind, payload, inherited(options), tx);
   }
 
   /** Enqueues many jobs at once: all of them or none. */
-  enqueueMany<P>(
-    kind: Kind<P>,
-    items: readonly ({ readonly payload: P } & EnqueueOptions)[],
+  enqueueMany<Output, Input>(
+    kind: Kind<Output, Input>,
+    items: readonly ({ readonly payload: NoInfer<Input> } & EnqueueOptions)[],
     { tx }: TxOption = {},
   ): Promise<Enqueued[]> {
+    if (this.#isClosed) return Promise.reject(closedError());
     return this.#enqueuer.many(kind, runningCorrelation() ? items.map(inherited) : items, tx);
   }
 
   /**
-   * Wakes workers after a commit in which SQL has enqueued. What is enqueued in a transaction carries a NOTIFY; brokers
-   * hear of it through this. It may be left out: workers poll.
+   * Wakes workers after a commit in which SQL, or a transaction of another library, has enqueued. Such a transaction carries a
+   * NOTIFY; brokers hear of it through this. It may be left out: workers poll. Name queues, or a job with its queue:
+   * brokers then carry its id.
    */
-  hint(queues: readonly string[]): void {
-    this.#notifier.committed(queues);
+  hint(work: readonly (string | Hint)[]): void {
+    this.#requireOpen();
+    this.#notifier.committed(work.map((given) => (typeof given === 'string' ? { queue: given } : given)));
   }
 
   /** Finds work that can never move. Empty in a healthy database, at any moment; see `Problem`. */
@@ -163,6 +174,7 @@ export class Tallyman {
   }
 
   worker(options: WorkerOptions): Worker {
+    this.#requireOpen();
     const worker = new Worker(
       {
         database: this.database,
@@ -171,6 +183,7 @@ export class Tallyman {
         hasSessions: this.#sessions,
         laneLock: this.#options.laneLock,
         keepMs: this.#keepMs,
+        requireOpen: () => this.#requireOpen(),
         onStart: () => this.#keepHouse(),
       },
       options,
@@ -196,15 +209,30 @@ export class Tallyman {
     const retention = new Retention({ keepMs: this.#keepMs });
     const housekeeper = new Housekeeper(this.database, { schedules: this.schedules, retention });
     this.#housekeeper = housekeeper;
-    // What waits for a worker that starts comes first.
+    // A worker that starts works off its backlog first.
     this.#housekeeping = setTimeout(() => housekeeper.start(), 1000);
   }
 
-  /** Stops the workers of this process, then the connections. */
-  async close(): Promise<void> {
+  #requireOpen(): void {
+    if (this.#isClosed) throw closedError();
+  }
+
+  /**
+   * Stops the workers of this process, waits for what is under way, then ends the connections. Handlers may use it until they
+   * are done; every other call is refused with CLOSED. May be called again.
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.stop()));
+    this.#isClosed = true;
     clearTimeout(this.#housekeeping);
     await this.#housekeeper?.stop();
+    await this.log.stop();
+    await this.#enqueuer.idle();
     await this.#notifier.stop();
     await this.#options.laneLock?.stop();
     await this.database.close();

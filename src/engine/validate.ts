@@ -25,6 +25,9 @@ export function requireWhole(
     );
 }
 
+/** PostgreSQL can store it as a text. */
+export const isKeepable = (text: string): boolean => !text.includes('\0') && text.isWellFormed();
+
 /** A `bigint` of PostgreSQL, as text: ids go beyond what a number of JavaScript holds. */
 export const isId = (text: string): boolean =>
   /^\d{1,19}$/.test(text) && BigInt(text) <= 9223372036854775807n;

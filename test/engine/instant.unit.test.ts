@@ -32,6 +32,13 @@ describe('instants', () => {
       expect(() => parseInstant(text), text).toThrow(/is not a time/);
   });
 
+  test('an offset that no zone has is refused; the outermost are read', () => {
+    for (const text of ['2026-03-01T12:00:00+25:00', '2026-03-01T12:00:00-1660', '2026-03-01T12:00:00+16'])
+      expect(() => parseInstant(text), text).toThrow(/zone that does not exist/);
+    expect(formatInstant(parseInstant('2026-03-01T12:00:00+14:00'))).toBe('2026-02-28T22:00:00.000000Z');
+    expect(formatInstant(parseInstant('2026-03-01T12:00:00-15:59'))).toBe('2026-03-02T03:59:00.000000Z');
+  });
+
   test('writing and reading are each other’s inverse', () => {
     fc.assert(
       fc.property(fc.integer({ min: -(10 ** 15), max: 8 * 10 ** 15 }), (at) => {

@@ -1,7 +1,7 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { asTenant } from '../../src/engine/database/tenant.ts';
 import { defineKind } from '../../src/engine/jobs/kind.ts';
-import { type Bundle, engine } from '../support/engine.ts';
+import { type Bundle, engine, until } from '../support/engine.ts';
 
 /*
  * The engine's public functions in SQL, as the owner of the tables calls them, and as the role of one tenant.
@@ -76,6 +76,85 @@ describe('enqueue_many', () => {
   });
 });
 
+describe('try_enqueue_many', () => {
+  test('leaves out jobs of lanes that another open transaction writes into, and waits for nobody', async () => {
+    const bundle = await registered();
+    const lanes = ['busy', 'free'].map((lane) => ({ kind: 'push', lane }));
+    await many(bundle, lanes);
+    const other = await bundle.tallyman.database.dedicated('another writer');
+    onTestFinished(() => other.end());
+    await other.query('begin');
+    await other.query(`select tallyman.enqueue('push', lane => 'busy')`);
+    const tried = () =>
+      bundle.rows<{ n: number; made: boolean }>(
+        'select n, id is not null as made from tallyman.try_enqueue_many($1) order by n',
+        [JSON.stringify([...lanes, { kind: 'push' }])],
+      );
+    expect(await tried()).toEqual([
+      { n: 1, made: false },
+      { n: 2, made: true },
+      { n: 3, made: true },
+    ]);
+    await other.query('rollback');
+    expect((await tried()).map(({ made }) => made)).toEqual([true, true, true]);
+    expect((await bundle.tallyman.jobs.list()).items).toHaveLength(7);
+  });
+
+  test('fails, and writes nothing, where a lane is being made in another open transaction', async () => {
+    const bundle = await registered();
+    const other = await bundle.tallyman.database.dedicated('another writer');
+    onTestFinished(() => other.end());
+    await many(bundle, [{ kind: 'push' }]);
+    await other.query('begin');
+    await other.query(`select tallyman.enqueue('push', lane => 'new')`);
+    await expect(
+      bundle.rows('select tallyman.try_enqueue_many($1)', [
+        JSON.stringify([{ kind: 'push' }, { kind: 'push', lane: 'new' }]),
+      ]),
+    ).rejects.toMatchObject({ code: '55P03' });
+    await other.query('rollback');
+    expect((await bundle.tallyman.jobs.list()).items).toHaveLength(1);
+  });
+});
+
+test('hasten lets jobs that wait run now, free ones and in lanes; due_at tells when a job may run', async () => {
+  const bundle = await registered();
+  const soon = await many(bundle, [
+    { kind: 'push', delay: '1 hour' },
+    { kind: 'push', delay: '1 hour', lane: 'l' },
+    { kind: 'push', lane: 'l' },
+    { kind: 'push' },
+    { kind: 'push', delay: '1 hour' },
+  ]);
+  const ids = soon.map(({ id }) => String(id));
+  const waits = async () =>
+    (
+      await bundle.rows<{ waits: boolean | null }>(
+        `select tallyman.due_at(id) > now() + interval '50 minutes' as waits
+           from unnest($1::bigint[]) with ordinality as i (id, n) order by n`,
+        [[...ids, '999999']],
+      )
+    ).map((row) => row.waits);
+  // Behind the head of its lane a job waits as long as the head.
+  expect(await waits()).toEqual([true, true, true, false, true, null]);
+  const hasten = (of: readonly string[]) =>
+    bundle.rows<{ n: number }>('select tallyman.hasten($1) as n', [of]).then(([row]) => row?.n);
+  expect(await hasten([...ids.slice(0, 4), '999999'])).toBe(2);
+  expect(await hasten(ids.slice(0, 4))).toBe(0);
+  expect(await waits()).toEqual([false, false, false, false, true, null]);
+  const ran: string[] = [];
+  const push = defineKind({
+    name: 'push',
+    queue: 'labels',
+    handler: (_, { id }) => void ran.push(id),
+  });
+  await bundle.work({ kinds: [push], pollIntervalMs: 60_000 });
+  await until('four have run', () => ran.length === 4);
+  expect(ran.indexOf(ids[1] ?? '')).toBeLessThan(ran.indexOf(ids[2] ?? ''));
+  await until('their end is written', async () => (await waits())[0] === null && (await waits())[2] === null);
+  expect((await waits())[4]).toBe(true);
+});
+
 test('prepare_kind makes the queue of a kind', async () => {
   const bundle = await registered();
   await bundle.rows(`select tallyman.prepare_kind('push')`);
@@ -93,11 +172,13 @@ test('a job that is locked does not end before the transaction does', async () =
       { there: true },
     ]);
     cancelled = bundle.tallyman.jobs.cancel(String(job?.id));
-    const { rows } = await tx.query<{ n: number }>(
-      `select count(*)::integer as n from pg_sleep(0.3), pg_stat_activity
-        where datname = current_database() and query like '%cancel%' and wait_event_type = 'Lock'`,
-    );
-    expect(rows).toEqual([{ n: 1 }]);
+    await until('the cancel waits for the job', async () => {
+      const waiting = await bundle.rows(
+        `select 1 from pg_stat_activity
+          where datname = current_database() and query like '%cancel%' and wait_event_type = 'Lock'`,
+      );
+      return waiting.length === 1;
+    });
     expect(await there(job?.id)).toBe(true);
   });
   await cancelled;

@@ -12,6 +12,7 @@ export class Batcher<Item, Answer> {
   #waiting: Waiting<Item, Answer>[] = [];
   #inFlight = 0;
   #scheduled = false;
+  #whenIdle: (() => void)[] = [];
 
   constructor(options: {
     /**
@@ -32,6 +33,12 @@ export class Batcher<Item, Answer> {
       this.#waiting.push({ item, resolve, reject });
       this.#schedule();
     });
+  }
+
+  /** Resolves when everything that was added has its answer. */
+  async idle(): Promise<void> {
+    if (this.#waiting.length > 0 || this.#inFlight > 0)
+      await new Promise<void>((resolve) => this.#whenIdle.push(resolve));
   }
 
   /** Callers that run in the same turn of the event loop share the first batch, too: this comes behind all of them. */
@@ -67,6 +74,7 @@ export class Batcher<Item, Answer> {
     } finally {
       this.#inFlight -= 1;
       if (this.#waiting.length > 0) this.#schedule();
+      else if (this.#inFlight === 0) for (const resolve of this.#whenIdle.splice(0)) resolve();
     }
   }
 }

@@ -1,7 +1,15 @@
 import { messageOf, TallymanError } from '../errors.ts';
 import { codeOf } from './outage.ts';
 
-export function checkUrl(url: string): void {
+export function checkUrl(url: unknown): asserts url is string {
+  // The driver would take what is missing from PGHOST and the like, or connect to this machine.
+  if (typeof url !== 'string' || url.trim() === '')
+    throw new TallymanError(
+      'BAD_DATABASE_URL',
+      `The address of the database is missing: databaseUrl is ${url === '' ? 'empty' : String(url)}. Expected ` +
+        'postgres://user:password@host:5432/database. If you pass process.env.DATABASE_URL, check that it is set; ' +
+        'startEmbedded() starts a PostgreSQL for development and tells its address.',
+    );
   if (!/^postgres(ql)?:\/\//.test(url) || !URL.canParse(url)) {
     throw new TallymanError(
       'BAD_DATABASE_URL',

@@ -1,7 +1,10 @@
 import pg from 'pg';
-import { TallymanError } from '../errors.ts';
+import { closedError, TallymanError } from '../errors.ts';
 import { type Logger, silentLogger } from '../logger.ts';
+import type { Hint } from '../wakeups/wakeup.ts';
 import { checkUrl, connectError, describe } from './address.ts';
+import { collectHints, endHints, type Waker } from './after-commit.ts';
+import { Calls } from './calls.ts';
 import { HotConnection } from './hot-connection.ts';
 import { HotQuery, type PreparedStatement, type RawRow, type Value } from './hot-query.ts';
 import { ConnectionTimeoutError, codeOf, isOutage, isVague, Outages } from './outage.ts';
@@ -39,7 +42,7 @@ export interface DatabaseOptions {
   /** Default 10,000. */
   readonly connectTimeoutMs?: number;
   /**
-   * The engine's own statements (enqueue, claim, settle) may be without an answer for so long; then the connection is
+   * The engine's own statements (enqueue, claim, settle) wait this long for an answer; then the connection is
    * given up. Default 15,000.
    */
   readonly statementTimeoutMs?: number;
@@ -48,7 +51,7 @@ export interface DatabaseOptions {
    * there is no answer 5 s after that. 0: no limit, and half-open connections stay unnoticed. Default 60,000.
    */
   readonly queryTimeoutMs?: number;
-  /** `idle_in_transaction_session_timeout`: the server ends a transaction that does nothing for so long. Default 60,000. */
+  /** `idle_in_transaction_session_timeout`: the server ends a transaction that is idle for this long. Default 60,000. */
   readonly idleInTransactionMs?: number;
   readonly logger?: Logger;
 }
@@ -73,7 +76,7 @@ const graceMs = 5_000;
 const forever = { idle_session_timeout: '0' };
 
 /** The pool, transactions on it, and connections of one's own. */
-export class Database implements Queryable {
+export class Database implements Queryable, Waker {
   readonly pool: pg.Pool;
   readonly logger: Logger;
   readonly #config: pg.ClientConfig;
@@ -86,9 +89,12 @@ export class Database implements Queryable {
   #pipeline: Pipeline | undefined;
   #single: Pipeline | undefined;
   #isSessionPooled = false;
-  #closing = false;
-  /** Known from the start when something other than the server answers; undefined: not looked for. */
+  readonly #calls = new Calls();
+  #closing: Promise<void> | undefined;
+  /** Set when connecting has shown that a pooler answers instead of the server; undefined: not checked. */
   pooler: Pooler | undefined;
+  /** Hears what was enqueued, after the commit. */
+  onWork: ((hints: readonly Hint[]) => void) | undefined;
   /** False behind a transaction pooler: each prepared statement would have to exist on every server connection. */
   prepare = true;
 
@@ -122,7 +128,7 @@ export class Database implements Queryable {
     this.pool.on('release', (_, client) => this.#watchdog.setDisposable(client, true));
     this.pool.on('error', (error) => {
       // The watchdog has said why it closed connections.
-      if (this.#closing || error instanceof ConnectionTimeoutError) return;
+      if (this.#calls.isClosing || error instanceof ConnectionTimeoutError) return;
       // A server may be configured to end idle sessions (57P05); that is no outage.
       if (codeOf(error) !== '57P05') this.#outages.remember(error);
       this.logger.warn(
@@ -132,7 +138,7 @@ export class Database implements Queryable {
     });
   }
 
-  /** Opens the pool and proves with one query that the server is there, young enough, and lets us in. */
+  /** Opens the pool and proves with one query that the server answers, is recent enough, and accepts the login. */
   static async connect(options: DatabaseOptions): Promise<Database> {
     checkUrl(options.url);
     const database = new Database(options);
@@ -145,7 +151,7 @@ export class Database implements Queryable {
           `PostgreSQL ${major} at ${describe(options.url)} is too old: Tallyman needs ${oldestServer} or later.`,
         );
       }
-      if (!isOurSession) await database.#meetPooler();
+      if (!isOurSession) await database.#adaptToPooler();
       return database;
     } catch (error) {
       await database.close();
@@ -165,8 +171,8 @@ export class Database implements Queryable {
     }
   }
 
-  /** Something sits between us and the server. What may be left in a session depends on whose the session is. */
-  async #meetPooler(): Promise<void> {
+  /** A pooler sits between us and the server. Settings may stay in a session only if the session is ours alone. */
+  async #adaptToPooler(): Promise<void> {
     this.pooler = await detectPooler(this);
     if (this.pooler === 'transaction') this.prepare = false;
     if (this.pooler !== 'session') return;
@@ -178,6 +184,7 @@ export class Database implements Queryable {
 
   /** Opens connections before they are needed: a login costs more than most of what follows it. */
   async warm(connections: number): Promise<void> {
+    this.#calls.requireOpen();
     const wanted = Math.min(connections, this.pool.options.max ?? connections);
     const opened = await Promise.allSettled(Array.from({ length: wanted }, () => this.pool.connect()));
     for (const outcome of opened)
@@ -186,11 +193,19 @@ export class Database implements Queryable {
   }
 
   async query<Row extends pg.QueryResultRow>(text: string, values?: unknown[]) {
+    this.#calls.begin();
     try {
       return await this.pool.query<Row>(text, values);
     } catch (error) {
       throw this.#outages.remember(error);
+    } finally {
+      this.#calls.end();
     }
+  }
+
+  /** A statement of the database's own, outside of a transaction, has committed when it is answered. */
+  wakeAfterCommit(hints: readonly Hint[]): void {
+    if (hints.length > 0) this.onWork?.(hints);
   }
 
   /** Keeps a connection open for `run`, beside the pool; see `HotConnection`. Behind a transaction pooler there is none. */
@@ -210,15 +225,18 @@ export class Database implements Queryable {
 
   /** Runs a statement of the hot paths, on any connection unless told. */
   run(statement: PreparedStatement, values: readonly Value[], on?: pg.ClientBase): Promise<RawRow[]> {
+    if (this.#calls.isClosing) return Promise.reject(closedError());
+    this.#calls.begin();
     const query = new HotQuery(statement, values, this.prepare);
     const hot = on ? undefined : this.#hot?.take();
-    // A pool and a client take it alike; the driver's types know of neither.
+    // Both a pool and a client accept such a query, but the driver's types do not declare it.
     const asker = (on ?? hot ?? this.pool) as {
       query(query: HotQuery, values: undefined, done: HotQuery['callback']): void;
     };
     return new Promise((resolve, reject) => {
       asker.query(query, undefined, (error, rows = []) => {
         if (hot) this.#hot?.giveBack({ isBroken: isOutage(error) });
+        this.#calls.end();
         if (error) reject(this.#outages.remember(error));
         else resolve(rows);
       });
@@ -233,6 +251,13 @@ export class Database implements Queryable {
     work: (tx: pg.PoolClient) => Promise<T>,
     options: string | TransactionOptions = {},
   ): Promise<T> {
+    return this.#calls.during(() => this.#transaction(work, options));
+  }
+
+  async #transaction<T>(
+    work: (tx: pg.PoolClient) => Promise<T>,
+    options: string | TransactionOptions,
+  ): Promise<T> {
     const client = await this.pool.connect().catch((error) => {
       throw this.#outages.remember(error);
     });
@@ -242,11 +267,12 @@ export class Database implements Queryable {
       broken ??= error;
     };
     client.on('error', onError);
+    const hints = collectHints(client);
     // An idle connection of the pool may have gone silent long ago: `begin` finds out soon.
     this.#watchdog.limit(client, this.#statementMs);
     try {
       await client.query(openingOf(options, this.#limitsOfTransactions));
-      this.#watchdog.limit(client, this.#patienceMs(typeof options === 'string' ? undefined : options));
+      this.#watchdog.limit(client, this.#answerLimitMs(typeof options === 'string' ? undefined : options));
       const result = await work(client);
       const closing = typeof options === 'string' ? undefined : options.closing?.();
       const answers: pg.QueryResult | pg.QueryResult[] = await client.query(
@@ -258,6 +284,7 @@ export class Database implements Queryable {
           'ROLLED_BACK',
           'PostgreSQL rolled the transaction back: a statement in it had failed, and the error was swallowed',
         );
+      this.wakeAfterCommit(hints);
       return result;
     } catch (error) {
       this.#watchdog.limit(client, this.#statementMs);
@@ -268,19 +295,23 @@ export class Database implements Queryable {
       if (isOutage(broken)) this.#outages.remember(error);
       throw error;
     } finally {
+      endHints(client);
       client.off('error', onError);
-      this.#watchdog.limit(client, this.#patienceMs());
+      this.#watchdog.limit(client, this.#answerLimitMs());
       client.release(broken);
     }
   }
 
   /** One transaction whose statements go out together; see `Pipeline`. */
   async pipelined(statements: readonly Statement[]): Promise<pg.QueryResult[]> {
-    this.#pipeline ??= this.#openPipeline(2);
+    this.#calls.begin();
+    this.#pipeline ??= this.openPipeline(2);
     try {
       return await this.#pipeline.transaction(statements);
     } catch (error) {
       throw this.#outages.remember(error);
+    } finally {
+      this.#calls.end();
     }
   }
 
@@ -289,22 +320,27 @@ export class Database implements Queryable {
    * On up to four connections beside the pool.
    */
   async queryWithin(opening: string, statement: Statement): Promise<pg.QueryResult> {
-    this.#single ??= this.#openPipeline(4);
+    this.#calls.begin();
+    this.#single ??= this.openPipeline(4);
     try {
       const [result] = await this.#single.transaction([statement], opening);
       return result as pg.QueryResult;
     } catch (error) {
       throw this.#outages.remember(error);
+    } finally {
+      this.#calls.end();
     }
   }
 
-  #openPipeline(maxConnections: number): Pipeline {
+  /** Connections beside the pool, for transactions whose statements are all known beforehand. The caller closes it. */
+  openPipeline(maxConnections: number): Pipeline {
     const config = { ...this.#config, pipeline: true } as pg.ClientConfig;
     return new Pipeline(() => this.#open(config, this.#limits, { isDisposable: false }), maxConnections);
   }
 
   /** A connection outside the pool, for what belongs to a session: LISTEN, advisory locks. The caller ends it. */
   async dedicated(applicationName?: string, options: DedicatedOptions = {}): Promise<pg.Client> {
+    this.#calls.requireOpen();
     const { statementMs = this.#limits.statementMs, isListener = false } = options;
     const config = { ...this.#config, ...(applicationName && { application_name: applicationName }) };
     const settings = { ...this.#limits, statementMs, more: forever };
@@ -328,7 +364,7 @@ export class Database implements Queryable {
   async #setUp(client: pg.ClientBase, settings: SessionSettings): Promise<void> {
     const statement = sessionStatement(settings, this.#isSessionPooled);
     await client.query(statement.text, sessionValues(client, statement));
-    this.#watchdog.limit(client, this.#patienceMs(settings));
+    this.#watchdog.limit(client, this.#answerLimitMs(settings));
   }
 
   /** Behind a transaction pooler no session is ours to set; each transaction brings its limits along. */
@@ -337,7 +373,7 @@ export class Database implements Queryable {
     return this.prepare ? {} : { statementMs, idleMs };
   }
 
-  #patienceMs({ statementMs = this.#limits.statementMs }: { readonly statementMs?: number } = {}): number {
+  #answerLimitMs({ statementMs = this.#limits.statementMs }: { readonly statementMs?: number } = {}): number {
     return statementMs && statementMs + graceMs;
   }
 
@@ -360,8 +396,15 @@ export class Database implements Queryable {
     return { ...this.#config, session: sessionStatement(settings, this.#isSessionPooled) };
   }
 
-  async close(): Promise<void> {
-    this.#closing = true;
+  /** Waits for what is under way; calls from now on are refused with CLOSED. May be called again. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    // The pool would leave those without an answer that wait for a connection.
+    await this.#calls.close();
     await Promise.all([this.#hot?.close(), this.#pipeline?.close(), this.#single?.close(), this.pool.end()]);
   }
 }

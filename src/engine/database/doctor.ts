@@ -123,7 +123,7 @@ async function clock(database: Database): Promise<Verdict> {
     'select (extract(epoch from clock_timestamp()) * 1000)::float8 as now',
   );
   const after = Date.now();
-  // What the round trip took cannot be told from a difference.
+  // A difference smaller than the round trip says nothing.
   const apart = Math.max(0, Math.abs(now - (before + after) / 2) - (after - before) / 2);
   if (apart <= 2000)
     return ok(`this machine and the database agree on the time within ${Math.ceil(apart)} ms`);
@@ -253,7 +253,7 @@ async function openTransactions(database: Database): Promise<Verdict> {
   );
 }
 
-/** A worker recovers expired claims every 30 s; what lies here for longer has nobody to do so. */
+/** Workers recover expired claims every 30 s. Claims that stay longer show that no worker does. */
 async function expiredClaims(database: Database): Promise<Verdict> {
   const { claims, items } = await one<{ claims: number; items: number }>(
     database,

@@ -6,7 +6,7 @@ const retryMs = 1000;
 /**
  * One connection beside the pool, for the statements of the hot paths: to take one from the pool and to return it
  * costs a tenth of a millisecond on an idle system. It runs one statement at a time; when it is taken or lost, use the
- * pool. docs/decisions/0012-statements-at-hand.md
+ * pool. docs/decisions/0012-hot-connection.md
  */
 export class HotConnection {
   readonly #open: () => Promise<pg.Client>;

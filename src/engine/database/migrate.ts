@@ -31,7 +31,7 @@
 import { TallymanError } from '../errors.ts';
 import { version } from '../version.ts';
 import { type Change, type Component, type ComponentFiles, loadComponent } from './component.ts';
-import type { Database } from './database.ts';
+import type { Database, Queryable } from './database.ts';
 import { failed, privilegeError, refuseForeign } from './migration-errors.ts';
 import {
   bookkeeping,
@@ -60,7 +60,7 @@ export const engineComponent: Component = {
   functions: new URL('./functions/', import.meta.url),
 };
 
-// Waiting longer for a lock would hold up everybody who comes after us on that table.
+// Statements that need the table after us wait while we wait for its lock, so this must be short.
 const lockTimeout = '5s';
 const lockAttempts = 12;
 const migrationLock = 0x7411_0001;
@@ -77,14 +77,12 @@ export interface MigrateOptions {
 export async function migrate(database: Database, options: MigrateOptions = {}): Promise<MigrationReport> {
   const { dryRun = false, release = version() } = options;
   const components = await Promise.all((options.components ?? [engineComponent]).map(loadComponent));
-  // It waits for others that migrate, and to rewrite a table takes as long as it takes.
+  if (dryRun) return planned(database, components, release);
+  // No limit for statements: it waits for other programs that migrate, and rewriting a table may take long.
   const client = await database.dedicated('tallyman migrate', { statementMs: 0 });
   try {
-    if (!dryRun) await client.query('select pg_advisory_lock($1)', [migrationLock]);
-    const state = await readState(client);
-    refuseForeign(components, state, release);
-    const pending = components.flatMap((files) => pendingOf(files, state, release));
-    if (dryRun) return { applied: [], pending, current: state.migrations.size };
+    await client.query('select pg_advisory_lock($1)', [migrationLock]);
+    const { state, pending } = await comparedWith(client, components, release);
     await client.query(bookkeeping);
     for (const change of pending) await apply(client, change, release);
     for (const files of components) await confirmTexts(client, files, release);
@@ -95,6 +93,30 @@ export async function migrate(database: Database, options: MigrateOptions = {}):
   } finally {
     await client.end();
   }
+}
+
+/** On the pool: health checks ask this often, and a connection of its own each time would use up the server's. */
+async function planned(
+  database: Database,
+  components: readonly ComponentFiles[],
+  release: string,
+): Promise<MigrationReport> {
+  try {
+    const { state, pending } = await comparedWith(database, components, release);
+    return { applied: [], pending, current: state.migrations.size };
+  } catch (error) {
+    throw privilegeError(error) ?? error;
+  }
+}
+
+async function comparedWith(
+  client: Queryable,
+  components: readonly ComponentFiles[],
+  release: string,
+): Promise<{ readonly state: State; readonly pending: Change[] }> {
+  const state = await readState(client);
+  refuseForeign(components, state, release);
+  return { state, pending: components.flatMap((files) => pendingOf(files, state, release)) };
 }
 
 /** Refuses to go on with a database that this program was not made for; says which way it is out of step. */

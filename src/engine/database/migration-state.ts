@@ -1,5 +1,5 @@
 import type { Change, ComponentFiles } from './component.ts';
-import type { Database } from './database.ts';
+import type { Database, Queryable } from './database.ts';
 import { compareReleases } from './release.ts';
 
 /** What a database says about the files that were applied to it. */
@@ -38,12 +38,12 @@ export const bookkeeping = `
 
 export type Client = Awaited<ReturnType<Database['dedicated']>>;
 
-export async function readState(client: Client): Promise<State> {
+export async function readState(client: Queryable): Promise<State> {
   const { rows } = await client.query<{ migrations: boolean; functions: boolean }>(
     `select to_regclass('tallyman.migrations') is not null as migrations,
             to_regclass('tallyman.functions') is not null as functions`,
   );
-  // Through JSON: a database of version 0.1.0 has no column `release`, and is to be told what to do about that.
+  // Through JSON: a database of version 0.1.0 has no column `release`, and must still get as far as its error message.
   const migrations = rows[0]?.migrations
     ? await client.query<AppliedMigration>(
         `select m.component, m.version, m.name, m.checksum, m.breaking, to_json(m) ->> 'release' as release

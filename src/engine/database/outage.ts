@@ -26,7 +26,7 @@ export function isConnectionError(error: unknown): boolean {
   );
 }
 
-/** The caller's own doing: it left its transaction idle for too long (25P03), or its statement ran into a limit (57014). */
+/** Caused by the caller: it left its transaction idle for too long (25P03), or its statement ran into a limit (57014). */
 const notOutages: ReadonlySet<string> = new Set(['25P03', '57014']);
 
 /**
@@ -78,7 +78,7 @@ export class Outages {
 }
 
 /** The error, what caused it, and the members of an AggregateError; each once, so that a cycle ends. */
-export function causesOf(error: unknown): unknown[] {
+function causesOf(error: unknown): unknown[] {
   const found = new Set<unknown>();
   const visit = (each: unknown): void => {
     if (each === null || typeof each !== 'object' || found.has(each)) return;

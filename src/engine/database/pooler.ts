@@ -13,14 +13,18 @@ import { announcedPid } from './session.ts';
  */
 export type Pooler = 'none' | 'session' | 'transaction';
 
-/** A pooler with no session to spare lets us wait; that too is an answer. */
-const patienceMs = 5_000;
+/** A pooler without a free session makes us wait. No answer within this time is a sign, too. */
+const answerTimeoutMs = 5_000;
 const probe = 'tallyman pooler probe';
 
+/** How often two connections are asked for their sessions: one look can be deceived by others who use the pool at that moment. */
+const looks = 5;
+
 /**
- * Finds a pooler by what it does, not by its name. Two signs:
+ * Finds a pooler by what it does, not by its name. Three signs:
  *
  * the pid that the handshake announced is not the one of the session that answers: something sits between;
+ * two connections answer from one session, or one of them from two: no session is theirs;
  * our session changes while another connection has a transaction open: it was not ours.
  */
 export async function detectPooler(database: Database): Promise<Pooler> {
@@ -29,8 +33,13 @@ export async function detectPooler(database: Database): Promise<Pooler> {
   try {
     const before = await sessionOf(ours);
     const otherwise: Pooler = announcedPid(ours) === before ? 'none' : 'session';
+    if (otherwise === 'session') {
+      const shared = await inTime(connecting.then((other) => areShared(ours, other)));
+      // No session left for the other one: ours is kept for us.
+      if (shared === undefined) return otherwise;
+      if (shared) return 'transaction';
+    }
     const begun = await inTime(connecting.then(takesTransaction));
-    // No session left for the other one: ours is kept for us.
     if (begun === undefined) return otherwise;
     // Statement pooling refuses transactions of several statements.
     if (!begun) return 'transaction';
@@ -43,9 +52,16 @@ export async function detectPooler(database: Database): Promise<Pooler> {
   }
 }
 
-export async function sessionOf(client: pg.Client): Promise<number | undefined> {
+async function sessionOf(client: pg.Client): Promise<number | undefined> {
   const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
   return rows[0]?.pid;
+}
+
+async function areShared(ours: pg.Client, other: pg.Client): Promise<boolean> {
+  const [first, second] = [await sessionOf(ours), await sessionOf(other)];
+  for (let look = 1; look < looks && first !== second; look += 1)
+    if ((await sessionOf(ours)) !== first || (await sessionOf(other)) !== second) return true;
+  return first === second;
 }
 
 /** Begins one and stays in it, so that whatever serves this client is taken. */
@@ -61,4 +77,4 @@ async function takesTransaction(client: pg.Client): Promise<boolean> {
 
 /** Undefined when there is no answer in time, or none at all. */
 const inTime = <T>(answer: Promise<T>): Promise<T | undefined> =>
-  within(answer, patienceMs).catch(() => undefined);
+  within(answer, answerTimeoutMs).catch(() => undefined);

@@ -7,6 +7,8 @@ import pg from 'pg';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { Transactor } from '../locks/exclusive.ts';
 import { prepareTenants as makeTenantRole } from '../sql/prepare-tenants.ts';
+import type { Hint } from '../wakeups/wakeup.ts';
+import { type Waker, wakeAfterCommit } from './after-commit.ts';
 import type { Database, Queryable } from './database.ts';
 
 /** Puts the rest of a transaction under one tenant. Text without parameters, so that it can travel with `begin`. */
@@ -17,7 +19,7 @@ export const enterTenant = (tenantId: string): string =>
 export const leaveTenant = 'reset role';
 
 /** One transaction that sees and writes one tenant's rows, whatever its statements say. */
-export class TenantScope implements Queryable, Transactor {
+export class TenantScope implements Queryable, Transactor, Waker {
   readonly tenantId: string;
   readonly #tx: pg.ClientBase;
   readonly #prepare: boolean;
@@ -37,6 +39,10 @@ export class TenantScope implements Queryable, Transactor {
   /** It already is one. */
   transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T> {
     return work(this);
+  }
+
+  wakeAfterCommit(hints: readonly Hint[]): void {
+    wakeAfterCommit(this.#tx, hints);
   }
 }
 
@@ -104,18 +110,12 @@ const isPrepared = `
     from (select to_regrole('tallyman_tenant')::oid as oid) r
    where r.oid is not null`;
 
-/** An advisory lock: two processes that grant the same at once make PostgreSQL fail one of them. */
-const grantLock = 0x42425530010n;
-
 /** Creates the role for tenants if it is missing, or throws with instructions for an administrator. */
 export async function prepareTenants(database: Database): Promise<void> {
   const { rows } = await database.query<{ isPrepared: boolean }>(isPrepared);
   if (rows[0]?.isPrepared) return;
   try {
-    await database.transaction(async (tx) => {
-      await tx.query('select pg_advisory_xact_lock($1)', [grantLock]);
-      await makeTenantRole(tx);
-    });
+    await database.transaction((tx) => makeTenantRole(tx));
   } catch (error) {
     if ((error as { code?: string }).code !== '42501') throw error;
     throw new TallymanError(

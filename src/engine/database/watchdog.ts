@@ -46,12 +46,12 @@ const goodbyeMs = 5_000;
 /**
  * Gives up connections that wait for an answer and make no progress.
  *
- * A network can stop to carry a connection without closing it; only a deadline finds that out. A timer for each statement
+ * A network can stop carrying a connection without closing it; only a deadline finds that out. A timer for each statement
  * would cost the hot paths time, so one sweep now and then looks at all connections instead: one that was waiting at the
- * last sweep, is still waiting, and has moved no byte since, has waited for that much longer. Statements do nothing for it.
+ * last sweep, is still waiting, and has moved no byte since, has waited for that much longer. Statements themselves need no code for this.
  *
  * A sweep never counts more than its own interval. When the event loop was blocked, the answers may lie in the
- * sockets unread, and nobody is to blame for the time.
+ * sockets unread, and the connection is not at fault.
  */
 export class Watchdog {
   readonly #options: WatchdogOptions;

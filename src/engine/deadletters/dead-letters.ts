@@ -1,5 +1,6 @@
 import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
+import { wakeForJobs } from '../jobs/hints-of-jobs.ts';
 import type { JobError } from '../jobs/jobs.ts';
 import { type Page, type PageRequest, pageOf, pageRequest } from '../paging.ts';
 import { discard } from '../sql/discard.ts';
@@ -46,7 +47,7 @@ export interface RedriveOptions {
 }
 
 export interface BulkOptions {
-  /** So many at the most. Default: all. */
+  /** At most this many. Default: all. */
   readonly limit?: number;
   readonly onProgress?: (done: number) => void;
 }
@@ -57,7 +58,7 @@ const columns = `id, source, queue, kind, tenant_id as "tenantId", entity_type a
   last_failed_at as "lastFailedAt", last_error as "lastError"`;
 
 /** Ids redriven or discarded in one transaction, so that a filter that matches a million holds no lock for long. */
-const bite = 500;
+const batchSize = 500;
 
 export class DeadLetters {
   readonly #database: Queryable;
@@ -93,12 +94,18 @@ export class DeadLetters {
     requireId(id);
     if (!(await redrive(this.#database, { id, toHead: options.toHead })))
       throw new TallymanError('NOT_FOUND', `there is no dead letter ${id} that can be redriven`);
+    await wakeForJobs(this.#database, [id]);
   }
 
   /** Redrives everything that the filter matches, oldest first; returns how many. */
   async redriveAll(filter: DeadLetterFilter, options: RedriveOptions & BulkOptions = {}): Promise<number> {
     const { toHead } = options;
-    return this.#eachBite(filter, (ids) => redriveMany(this.#database, { ids, toHead }), options);
+    const redriveBatch = async (ids: readonly string[]): Promise<number> => {
+      const redriven = await redriveMany(this.#database, { ids, toHead });
+      await wakeForJobs(this.#database, ids);
+      return redriven;
+    };
+    return this.#eachBatch(filter, redriveBatch, options);
   }
 
   /** Deletes dead letters for good. Returns how many there were. */
@@ -108,11 +115,11 @@ export class DeadLetters {
   }
 
   async discardAll(filter: DeadLetterFilter, options: BulkOptions = {}): Promise<number> {
-    return this.#eachBite(filter, (ids) => discard(this.#database, { ids }), options);
+    return this.#eachBatch(filter, (ids) => discard(this.#database, { ids }), options);
   }
 
   /** Only what is there now: a job that dies again while this runs is not taken twice. */
-  async #eachBite(
+  async #eachBatch(
     filter: DeadLetterFilter,
     work: (ids: readonly string[]) => Promise<number>,
     { limit, onProgress }: BulkOptions,
@@ -123,8 +130,8 @@ export class DeadLetters {
       values,
     );
     let done = 0;
-    for (let i = 0; i < rows.length; i += bite) {
-      done += await work(rows.slice(i, i + bite).map((row) => row.id));
+    for (let i = 0; i < rows.length; i += batchSize) {
+      done += await work(rows.slice(i, i + batchSize).map((row) => row.id));
       onProgress?.(done);
     }
     return done;

@@ -1,4 +1,3 @@
-import type { Enqueued } from './enqueue.ts';
 import type { NewJob } from './new-job.ts';
 
 /** Each that waits takes a connection of the pool. */
@@ -6,38 +5,45 @@ const maxWaiting = 2;
 const maxBatch = 1000;
 
 /**
- * Jobs of lanes (or with keys) that another open transaction has locked. They wait here instead of in a batch
- * with others, a statement for each lane, at most two at once: free jobs and other lanes go on.
+ * Jobs of lanes (or with keys) that another open transaction has locked, alone or as part of what else is written with
+ * them. They wait here instead of in a batch with others, a statement for each lane, at most two at once: free jobs and
+ * other lanes go on.
  *
  * What is enqueued into a lane while others of this process wait for it goes behind them, so that calls made one after
  * another stay in order.
  */
-export class BusyLanes {
-  /** Writes jobs of one lane. Waits for it for a while, then fails with 55P03. */
-  readonly #write: (jobs: NewJob[]) => Promise<Enqueued[]>;
-  readonly #lanes = new Map<string, Waiting[]>();
+export class BusyLanes<Item, Answer> {
+  /** Writes items of one lane. Waits for it for a while, then fails with 55P03. */
+  readonly #write: (items: Item[]) => Promise<readonly (Answer | Promise<Answer>)[]>;
+  readonly #nameOf: (item: Item) => string;
+  readonly #lanes = new Map<string, Waiting<Item, Answer>[]>();
   /** In the order of their turn. */
   readonly #line: string[] = [];
   #writing = 0;
 
-  constructor(write: (jobs: NewJob[]) => Promise<Enqueued[]>) {
+  /** `nameOf`: the lane, or the key, that an item waits for. */
+  constructor(
+    write: (items: Item[]) => Promise<readonly (Answer | Promise<Answer>)[]>,
+    nameOf: (item: Item) => string,
+  ) {
     this.#write = write;
+    this.#nameOf = nameOf;
   }
 
-  /** The job's answer if its lane has jobs waiting; undefined: it is not known to be busy. */
-  follow(job: NewJob): Promise<Enqueued> | undefined {
-    return this.#lanes.size > 0 && this.#lanes.has(nameOf(job)) ? this.wait(job) : undefined;
+  /** The item's answer if others wait for its lane; undefined: it is not known to be busy. */
+  follow(item: Item): Promise<Answer> | undefined {
+    return this.#lanes.size > 0 && this.#lanes.has(this.#nameOf(item)) ? this.wait(item) : undefined;
   }
 
-  wait(job: NewJob): Promise<Enqueued> {
-    const name = nameOf(job);
+  wait(item: Item): Promise<Answer> {
+    const name = this.#nameOf(item);
     return new Promise((resolve, reject) => {
       const waiting = this.#lanes.get(name);
       if (waiting) {
-        waiting.push({ job, resolve, reject });
+        waiting.push({ item, resolve, reject });
         return;
       }
-      this.#lanes.set(name, [{ job, resolve, reject }]);
+      this.#lanes.set(name, [{ item, resolve, reject }]);
       this.#line.push(name);
       this.#next();
     });
@@ -56,9 +62,9 @@ export class BusyLanes {
     while (waiting.length > 0) {
       const batch = waiting.splice(0, maxBatch);
       try {
-        const answers = await this.#write(batch.map(({ job }) => job));
+        const answers = await this.#write(batch.map(({ item }) => item));
         batch.forEach(({ resolve }, i) => {
-          resolve(answers[i] as Enqueued);
+          resolve(answers[i] as Answer | Promise<Answer>);
         });
       } catch (error) {
         if ((error as { code?: string }).code === '55P03') {
@@ -75,11 +81,12 @@ export class BusyLanes {
   }
 }
 
-interface Waiting {
-  readonly job: NewJob;
-  readonly resolve: (answer: Enqueued) => void;
+interface Waiting<Item, Answer> {
+  readonly item: Item;
+  readonly resolve: (answer: Answer | Promise<Answer>) => void;
   readonly reject: (error: unknown) => void;
 }
 
-const nameOf = ({ queue, row }: NewJob): string =>
+/** What a job may have to wait for. */
+export const lockOf = ({ queue, row }: NewJob): string =>
   JSON.stringify(row.l === undefined ? [row.t, row.k, row.x] : [row.t, queue, row.l, 'lane']);

@@ -5,7 +5,7 @@ import { alikeArguments, type NewJob } from './new-job.ts';
 
 /*
  * An idle worker claims new jobs in the commit that enqueues them: no notification and no separate claim are needed.
- * docs/decisions/0010-claimed-as-they-come.md
+ * docs/decisions/0010-claim-in-the-enqueue-commit.md
  */
 
 /** A worker of this process that claims in the commit of an enqueue. */

@@ -232,7 +232,7 @@ function read(turn: Turn, { isolated, laneJobs }: ClaimRequest): ClaimAnswer {
 
 /** Hands out more jobs of a lane that this worker holds. Returns how many; it has to let go of the lane if none. */
 export async function fetchMore(
-  database: Database,
+  database: Pick<Database, 'run'>,
   worker: string,
   lane: LaneRun,
   limit: number,

@@ -73,7 +73,7 @@ export class Committer {
           statementMs: leaseMs,
           idleMs: leaseMs,
           opening: isScoped ? enterTenant(job.tenantId) : undefined,
-          // To complete a job is not the tenant's right.
+          // The role of tenants may not complete jobs.
           closing: () => (isScoped ? `${leaveTenant}; ` : '') + completeOrRaiseText(this.#completion([job])),
         },
       );
@@ -144,7 +144,7 @@ export class Committer {
     };
   }
 
-  /** The connection went while the commit was under way: look whether it happened. */
+  /** The connection was lost during the commit: check whether the commit happened. */
   async #wasCommitted(job: ClaimedJob): Promise<boolean> {
     const { database, worker } = this.#options;
     for (let attempt = 0; attempt < 10; attempt += 1) {
@@ -187,7 +187,7 @@ function underTenants(
   enter(undefined);
   return { statements, places };
 }
-/** Ten looks take eleven seconds: a server that restarts is back by then. */
+/** Ten checks take eleven seconds: a server that restarts is back by then. */
 const lookAgain = { minMs: 50, maxMs: 2_000 };
 
 const lost = (job: ClaimedJob): LeaseLostError =>

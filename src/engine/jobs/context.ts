@@ -2,7 +2,7 @@ import type pg from 'pg';
 import type { TenantDatabase } from '../database/tenant.ts';
 import type { ClaimedJob } from './claim.ts';
 import type { Enqueued } from './enqueue.ts';
-import type { Kind, Priority } from './kind.ts';
+import type { AnyKind, Kind, Priority } from './kind.ts';
 import type { EnqueueOptions } from './new-job.ts';
 
 /** What a handler gets besides its payload. */
@@ -44,9 +44,9 @@ export interface JobContext {
     values?: readonly unknown[],
   ): Promise<pg.QueryResult<Row>>;
   /** Enqueues a successor; it inherits tenant and correlation id. */
-  enqueue<P>(
-    kind: Kind<P>,
-    payload: P,
+  enqueue<Output, Input>(
+    kind: Kind<Output, Input>,
+    payload: NoInfer<Input>,
     options?: EnqueueOptions & { readonly tx?: pg.ClientBase },
   ): Promise<Enqueued>;
 }
@@ -60,9 +60,9 @@ export interface ContextHost {
     text: string,
     values: readonly unknown[],
   ): Promise<pg.QueryResult<Row>>;
-  enqueue<P>(
-    kind: Kind<P>,
-    payload: P,
+  enqueue(
+    kind: AnyKind,
+    payload: unknown,
     options: EnqueueOptions & { readonly tx?: pg.ClientBase },
   ): Promise<Enqueued>;
 }
@@ -133,7 +133,11 @@ export class RunningContext implements JobContext {
       : this.#host.commit(this.#job, effect);
   }
 
-  enqueue<P>(kind: Kind<P>, payload: P, options: EnqueueOptions & { readonly tx?: pg.ClientBase } = {}) {
+  enqueue<Output, Input>(
+    kind: Kind<Output, Input>,
+    payload: NoInfer<Input>,
+    options: EnqueueOptions & { readonly tx?: pg.ClientBase } = {},
+  ) {
     return this.#host.enqueue(kind, payload, {
       tenantId: this.#job.tenantId,
       correlationId: this.#job.correlationId,

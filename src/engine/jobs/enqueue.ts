@@ -1,12 +1,15 @@
 import { Batcher } from '../batching/batcher.ts';
+import { wakeAfterCommit } from '../database/after-commit.ts';
 import { type Database, isConnectionError, type Queryable } from '../database/database.ts';
+import { requireTransaction } from '../database/require-transaction.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import { enqueueAlike } from '../sql/enqueue-alike.ts';
 import { enqueueFull } from '../sql/enqueue-full.ts';
 import { enqueuePlain } from '../sql/enqueue-plain.ts';
 import { streamsOf } from '../sql/streams-of.ts';
 import type { Notifier } from '../wakeups/notifier.ts';
-import { BusyLanes } from './busy-lanes.ts';
+import type { Hint } from '../wakeups/wakeup.ts';
+import { BusyLanes, lockOf } from './busy-lanes.ts';
 import { type Claimant, enqueueAndClaim, type FindClaimant } from './claim-at-enqueue.ts';
 import type { Kind } from './kind.ts';
 import {
@@ -36,7 +39,7 @@ export class Enqueuer {
   readonly #notifier: Notifier;
   readonly #rules: NewJobRules;
   readonly #batcher: Batcher<NewJob, Enqueued>;
-  readonly #busyLanes = new BusyLanes((jobs) => this.#commit(jobs, 2000));
+  readonly #busyLanes = new BusyLanes<NewJob, Enqueued>((jobs) => this.#commit(jobs, 2000), lockOf);
   readonly #streams = new Set<string>();
   readonly #workers = new Set<FindClaimant>();
 
@@ -53,31 +56,37 @@ export class Enqueuer {
     return () => this.#workers.delete(find);
   }
 
+  /** Resolves when what callers have asked for is written, but for what waits for a lock of somebody else. */
+  idle(): Promise<void> {
+    return this.#batcher.idle();
+  }
+
   /** One job; resolves after it is durable. Concurrent callers share a commit; with `tx` it is part of the caller's. */
-  one<P>(kind: Kind<P>, payload: P, options: EnqueueOptions = {}, tx?: Queryable): Promise<Enqueued> {
+  one<O, I>(kind: Kind<O, I>, payload: I, options: EnqueueOptions = {}, tx?: Queryable): Promise<Enqueued> {
     return traceSend(kind.name, options.queue ?? kind.queue, 1, (trace) =>
       this.#one(kind, payload, options, trace, tx),
     );
   }
 
-  async #one<P>(
-    kind: Kind<P>,
-    payload: P,
+  async #one<O, I>(
+    kind: Kind<O, I>,
+    payload: I,
     options: EnqueueOptions,
     trace: string | undefined,
     tx: Queryable | undefined,
   ): Promise<Enqueued> {
+    if (tx !== undefined) requireTransaction(tx);
     const prepared = prepare(kind, payload, options, trace, this.#rules);
     const job = prepared instanceof Promise ? await prepared : prepared;
     if (!tx) return this.#busyLanes.follow(job) ?? this.#batcher.add(job);
-    const [answer] = await this.#send([job], tx, true);
+    const [answer] = await this.#sendIn(tx, [job]);
     return answer as Enqueued;
   }
 
   /** Many jobs in one commit, all of them or none; with `tx` they are part of the caller's. */
-  async many<P>(
-    kind: Kind<P>,
-    items: readonly ({ readonly payload: P } & EnqueueOptions)[],
+  async many<O, I>(
+    kind: Kind<O, I>,
+    items: readonly ({ readonly payload: I } & EnqueueOptions)[],
     tx?: Queryable,
   ): Promise<Enqueued[]> {
     if (items.length === 0) return [];
@@ -86,23 +95,31 @@ export class Enqueuer {
     );
   }
 
-  async #many<P>(
-    kind: Kind<P>,
-    items: readonly ({ readonly payload: P } & EnqueueOptions)[],
+  async #many<O, I>(
+    kind: Kind<O, I>,
+    items: readonly ({ readonly payload: I } & EnqueueOptions)[],
     trace: string | undefined,
     tx: Queryable | undefined,
   ): Promise<Enqueued[]> {
+    if (tx !== undefined) requireTransaction(tx);
     const jobs: NewJob[] = [];
     for (const item of items) {
       const job = prepare(kind, item.payload, item, trace, this.#rules);
       jobs.push(job instanceof Promise ? await job : job);
     }
-    if (tx) return this.#send(jobs, tx, true);
+    if (tx) return this.#sendIn(tx, jobs);
     try {
       return await this.#commitPatiently(jobs);
     } catch (error) {
       throw isConnectionError(error) ? outcomeUnknown(jobs, error) : error;
     }
+  }
+
+  /** In the caller's transaction. */
+  async #sendIn(tx: Queryable, jobs: NewJob[]): Promise<Enqueued[]> {
+    const answers = await this.#send(jobs, tx, true);
+    wakeAfterCommit(tx, hintsOf(jobs, answers));
+    return answers;
   }
 
   async #sendBatch(jobs: NewJob[]): Promise<(Enqueued | Error | Promise<Enqueued>)[]> {
@@ -204,7 +221,7 @@ export class Enqueuer {
     const queues = queuesOf(jobs);
     const isCarrying = this.#notifier.inTransaction(queues);
     const answers = await this.#send(jobs, this.#database, isCarrying, waitMs);
-    this.#notifier.committed(queues, isCarrying);
+    this.#notifier.committed(hintsOf(jobs, answers), isCarrying);
     return answers;
   }
 
@@ -236,5 +253,16 @@ const outcomeUnknown = (jobs: NewJob[], error: unknown): TallymanError =>
   );
 
 const streamKey = (queue: string, priority: number | undefined): string => `${priority} ${queue}`;
+
+/** A hint for each queue. It names the last job that was written, and was not there before. */
+function hintsOf(jobs: readonly NewJob[], answers: readonly (Enqueued | undefined)[]): readonly Hint[] {
+  const last = new Map<string, Hint>();
+  for (let i = jobs.length - 1; i >= 0; i -= 1) {
+    const { queue } = jobs[i] as NewJob;
+    const answer = answers[i];
+    if (answer && !answer.existing && !last.has(queue)) last.set(queue, { queue, jobId: answer.id });
+  }
+  return [...last.values()];
+}
 
 const queuesOf = (jobs: NewJob[]): Set<string> => new Set(jobs.map((job) => job.queue));

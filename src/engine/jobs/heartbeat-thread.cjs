@@ -7,11 +7,11 @@ const { parentPort, workerData } = require('node:worker_threads');
 const options = workerData;
 
 /**
- * An answer that takes longer does not come: the connection is given up, so that the next try is on a fresh one. Half of
+ * If no answer comes within this time the connection is given up, so that the next try is on a fresh one. Half of
  * the time between two renewals leaves the other half of the lease for that try.
  */
 const answerMs = Math.max(500, Math.min(options.renewMs / 2, 5000));
-/** Between two tries. The longest one is how late the worker is back once the server answers again. */
+/** Waits between two tries. After an outage the worker is back within the longest of them. */
 const firstRetryMs = 100;
 const longestRetryMs = 400;
 
@@ -77,7 +77,7 @@ async function answered(on, answer) {
 }
 
 /**
- * Not `end`, which waits for the other side to say goodbye. The driver's types do not know the socket.
+ * Not `end`, which waits for the server to close its side. The driver's types do not know the socket.
  *
  * @param {import('pg').Client} broken
  * @param {unknown} error

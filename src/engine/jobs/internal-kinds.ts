@@ -12,6 +12,12 @@ export const internalKind = (name: string): TallymanError =>
     `kind "${name}" is internal: it cannot be enqueued or scheduled from outside. If it should be, define it with public: true and start its worker once.`,
   );
 
+export const unknownKind = (name: string): TallymanError =>
+  new TallymanError(
+    'UNKNOWN_KIND',
+    `unknown kind "${name}"; start a worker that defines it once, or register it in SQL with register_kind`,
+  );
+
 /** Refuses a kind that is internal, or that nobody has registered. `known`: kinds of this process, which come first. */
 export async function requirePublic(
   on: Queryable,
@@ -28,10 +34,6 @@ export async function requirePublic(
     [name],
   );
   const [kind] = rows;
-  if (!kind)
-    throw new TallymanError(
-      'UNKNOWN_KIND',
-      `unknown kind "${name}"; start a worker that defines it once, or register it in SQL with register_kind`,
-    );
+  if (!kind) throw unknownKind(name);
   if (!kind.isPublic) throw internalKind(name);
 }

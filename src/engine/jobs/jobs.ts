@@ -4,6 +4,7 @@ import { type Page, type PageRequest, pageOf, pageRequest } from '../paging.ts';
 import { cancel } from '../sql/cancel.ts';
 import { retry } from '../sql/retry.ts';
 import { requireId } from '../validate.ts';
+import { wakeForJobs } from './hints-of-jobs.ts';
 import type { Priority } from './kind.ts';
 
 export type JobStatus =
@@ -147,6 +148,7 @@ export class Jobs {
   async retry(id: string): Promise<void> {
     requireId(id);
     if (!(await retry(this.#database, { id }))) throw await this.#notPossible(id, 'retried');
+    await wakeForJobs(this.#database, [id]);
   }
 
   /** How many jobs there are in each state. Cheap enough for a screen, not for a loop. */

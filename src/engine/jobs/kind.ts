@@ -21,11 +21,15 @@ export type OnTimeout = 'abandon' | 'wait';
  */
 export type KindScope = 'tenant' | 'all';
 
-export interface KindDefinition<Payload> {
+/** `Input` is enqueued and stored; `Output` is what the schema makes of it, for the handler. Without a schema both are one. */
+export interface KindDefinition<Output, Input = Output> {
   /** Names the handler; written into every job. */
   readonly name: string;
-  /** Checked at enqueue and again before the handler. Any Standard Schema library, such as Zod. */
-  readonly schema?: StandardSchema<Payload>;
+  /**
+   * Checks the payload at enqueue and again before the handler, which gets the output of the schema. Any Standard Schema
+   * library, such as Zod; its checks may be asynchronous.
+   */
+  readonly schema?: StandardSchema<Output, Input>;
   /** Default `default`. */
   readonly queue?: string;
   /** Default 2. */
@@ -45,8 +49,8 @@ export interface KindDefinition<Payload> {
    */
   readonly onTimeout?: OnTimeout;
   readonly lane?: {
-    /** The lane of a payload; an enqueue may name another. Default: none. */
-    readonly key?: (payload: Payload) => string;
+    /** The lane of a payload, from the output of the schema; an enqueue may name another. Default: none. */
+    readonly key?: (payload: Output) => string;
     /** Default `skip`. */
     readonly policy?: LanePolicy;
     /** Older jobs of this kind waiting in the lane end as SUPERSEDED without being run. Default false. */
@@ -63,22 +67,22 @@ export interface KindDefinition<Payload> {
   readonly scope?: KindScope;
   /** Why this kind works on rows of all tenants; only with scope `all`. Kinds of the product's apps have to say. */
   readonly acrossTenants?: string;
-  readonly handler: Handler<Payload>;
+  readonly handler: Handler<Output>;
 }
 
 export type Handler<Payload> = (payload: Payload, context: JobContext) => unknown;
 
 /** A definition with its defaults filled in. Make one with `defineKind`. */
-export interface Kind<Payload = unknown> {
+export interface Kind<Output = unknown, Input = Output> {
   readonly name: string;
-  readonly schema: StandardSchema<Payload> | undefined;
+  readonly schema: StandardSchema<Output, Input> | undefined;
   readonly queue: string;
   readonly priority: Priority;
   readonly maxAttempts: number | undefined;
   readonly backoff: Backoff;
   readonly timeoutMs: number | undefined;
   readonly onTimeout: OnTimeout;
-  readonly laneKey: ((payload: Payload) => string) | undefined;
+  readonly laneKey: ((payload: Output) => string) | undefined;
   readonly lanePolicy: LanePolicy;
   readonly latestOnly: boolean;
   /** Interval text for Postgres; null is "as long as history". */
@@ -86,12 +90,12 @@ export interface Kind<Payload = unknown> {
   readonly isPublic: boolean;
   readonly scope: KindScope;
   readonly acrossTenants: string | undefined;
-  readonly handler: Handler<Payload>;
+  readonly handler: Handler<Output>;
 }
 
 /** Kinds of any payload, as a worker takes them. The payload's type is the business of each handler alone. */
 // biome-ignore lint/suspicious/noExplicitAny: a list of kinds with different payloads has no other common type
-export type AnyKind = Kind<any>;
+export type AnyKind = Kind<any, any>;
 
 /** 2 s after the first failure, up to 17 minutes. */
 export const defaultBackoff: Backoff = (attempt) => exponentialMs(attempt, { minMs: 1000, maxMs: 1_024_000 });
@@ -106,7 +110,9 @@ export const defaultBackoff: Backoff = (attempt) => exponentialMs(attempt, { min
  *   handler: async ({ name }) => console.log(`Hello ${name}`),
  * });
  */
-export function defineKind<Payload = unknown>(definition: KindDefinition<Payload>): Kind<Payload> {
+export function defineKind<Output = unknown, Input = Output>(
+  definition: KindDefinition<Output, Input>,
+): Kind<Output, Input> {
   const { name, queue = 'default', priority = 2, retry = {}, timeoutMs, lane = {} } = definition;
   requireText(name, `kind name`, 128);
   requireText(queue, `queue of kind "${name}"`, 128);

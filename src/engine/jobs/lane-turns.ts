@@ -30,13 +30,13 @@ export interface LaneTurnsEvents {
  * would pass the head, which would never run.
  */
 export class LaneTurns {
-  readonly #database: Database;
+  readonly #database: Pick<Database, 'run'>;
   readonly #worker: string;
   readonly #laneBatch: number;
   readonly #events: LaneTurnsEvents;
   readonly #kept = new Map<LaneRun, NodeJS.Timeout | undefined>();
 
-  constructor(database: Database, worker: string, laneBatch: number, events: LaneTurnsEvents) {
+  constructor(database: Pick<Database, 'run'>, worker: string, laneBatch: number, events: LaneTurnsEvents) {
     this.#database = database;
     this.#worker = worker;
     this.#laneBatch = laneBatch;

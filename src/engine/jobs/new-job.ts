@@ -1,7 +1,7 @@
 import { TallymanError } from '../errors.ts';
 import { requireText, requireWhole } from '../validate.ts';
 import { type Kind, type Priority, requirePriority } from './kind.ts';
-import { type Checked, check } from './standard-schema.ts';
+import { type AcceptedPayload, type CheckedPayload, checkPayload } from './payload.ts';
 
 export interface EnqueueOptions {
   /** Default: the kind's. */
@@ -58,21 +58,23 @@ export interface NewJobRules {
  * Finds every mistake in the caller's input before anything is written. Returns a promise only if the kind's schema does:
  * an unnecessary await costs more than the rest.
  */
-export function prepare<P>(
-  kind: Kind<P>,
-  payload: P,
+export function prepare<Output, Input>(
+  kind: Kind<Output, Input>,
+  payload: Input,
   options: EnqueueOptions,
   trace: string | undefined,
   rules: NewJobRules,
 ): NewJob | Promise<NewJob> {
-  if (!kind.schema) return written(kind, payload, options, trace, rules);
-  const checked = check(kind.schema, payload);
+  const checked = checkPayload(kind, payload);
   if (!(checked instanceof Promise)) return written(kind, accepted(kind, checked), options, trace, rules);
   return checked.then((result) => written(kind, accepted(kind, result), options, trace, rules));
 }
 
-function accepted<P>(kind: Kind<P>, checked: Checked<P>): P {
-  if (checked.ok) return checked.value;
+function accepted<Output>(
+  kind: Kind<Output, unknown>,
+  checked: CheckedPayload<Output>,
+): AcceptedPayload<Output> {
+  if (checked.ok) return checked;
   throw new TallymanError(
     'VALIDATION_ERROR',
     `payload of kind "${kind.name}" is refused at ${checked.path || 'its root'}: ${checked.problem}`,
@@ -80,16 +82,13 @@ function accepted<P>(kind: Kind<P>, checked: Checked<P>): P {
   );
 }
 
-function written<P>(
-  kind: Kind<P>,
-  payload: P,
+function written<Output>(
+  kind: Kind<Output, unknown>,
+  { text, value }: AcceptedPayload<Output>,
   options: EnqueueOptions,
   trace: string | undefined,
   rules: NewJobRules,
 ): NewJob {
-  const text = JSON.stringify(payload ?? null);
-  if (text === undefined)
-    throw new TallymanError('VALIDATION_ERROR', `payload of kind "${kind.name}" cannot be written as JSON`);
   const unkeepable = text.includes('\\u') && notText.exec(text)?.[1];
   if (unkeepable)
     throw new TallymanError(
@@ -104,7 +103,7 @@ function written<P>(
     );
   const queue = options.queue ?? kind.queue;
   const priority = options.priority ?? kind.priority;
-  const lane = options.lane ?? kind.laneKey?.(payload);
+  const lane = options.lane ?? kind.laneKey?.(value);
   if (options.queue !== undefined) requireText(queue, 'queue', 128);
   if (options.priority !== undefined) requirePriority(priority);
   if (options.maxAttempts !== undefined) requireWhole(options.maxAttempts, 'maxAttempts', 1, 1000);

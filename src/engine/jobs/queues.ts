@@ -1,3 +1,4 @@
+import { wakeAfterCommit } from '../database/after-commit.ts';
 import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
 import { hint } from '../sql/hint.ts';
@@ -52,14 +53,29 @@ export class Queues {
     return rows;
   }
 
-  /** Stops claims from it. Running jobs continue. */
-  async pause(name: string): Promise<void> {
-    await this.#update(name, 'paused_at = coalesce(paused_at, now())');
+  /**
+   * Stops claims from it. Running jobs continue. A queue that has no jobs yet is made, so that its first job waits, too; returns
+   * whether it was there before.
+   */
+  async pause(name: string): Promise<boolean> {
+    requireText(name, 'queue', 128);
+    const { rows } = await this.#database.query<{ isNew: boolean }>(
+      `insert into tallyman.queues as q (name, paused_at) values ($1, now())
+       on conflict (name) do update set paused_at = coalesce(q.paused_at, now())
+       returning q.xmax = 0 as "isNew"`,
+      [name],
+    );
+    return rows[0]?.isNew !== true;
   }
 
   async resume(name: string): Promise<void> {
-    await this.#update(name, 'paused_at = null');
+    const { rowCount } = await this.#database.query(
+      'update tallyman.queues set paused_at = null where name = $1',
+      [name],
+    );
+    if (rowCount === 0) throw new TallymanError('NOT_FOUND', `there is no queue "${name}"`);
     await hint(this.#database, { queues: [name] });
+    wakeAfterCommit(this.#database, [{ queue: name }]);
   }
 
   /** Sets fleet-wide limits. Creates the queue if it does not exist; null removes a limit. */
@@ -84,12 +100,5 @@ export class Queues {
         limits.rateBurst !== undefined,
       ],
     );
-  }
-
-  async #update(name: string, change: string): Promise<void> {
-    const { rowCount } = await this.#database.query(`update tallyman.queues set ${change} where name = $1`, [
-      name,
-    ]);
-    if (rowCount === 0) throw new TallymanError('NOT_FOUND', `there is no queue "${name}"`);
   }
 }

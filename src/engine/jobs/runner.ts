@@ -1,24 +1,20 @@
 import { EventEmitter } from 'node:events';
 import { context, type Tracer } from '@opentelemetry/api';
-import type pg from 'pg';
 import type { Database } from '../database/database.ts';
-import { statementRetry } from '../database/outage.ts';
-import { TenantDatabase } from '../database/tenant.ts';
 import { LeaseLostError, messageOf, PermanentError, TallymanError } from '../errors.ts';
-import { backoffMs } from '../resilience/backoff.ts';
-import { pause } from '../resilience/deadline.ts';
-import { after, type Claim, type ClaimAnswer, type ClaimedItem, ClaimedJob, type LaneRun } from './claim.ts';
-import { Committer } from './commit.ts';
-import { type ContextHost, RunningContext } from './context.ts';
+import { type Claim, type ClaimAnswer, type ClaimedItem, ClaimedJob, type LaneRun } from './claim.ts';
+import { RunningContext } from './context.ts';
 import type { Enqueuer } from './enqueue.ts';
 import { toEvent, type WorkerEvents } from './events.ts';
 import { FailureReporter } from './failure-reporter.ts';
 import { type Failure, readable, toFailure, toHandBack, toRefused } from './failures.ts';
-import type { AnyKind, Kind } from './kind.ts';
-import { LaneTurns } from './lane-turns.ts';
+import { HandlerServices } from './handler-services.ts';
+import type { AnyKind } from './kind.ts';
+import { LaneRunner } from './lane-runner.ts';
+import { fetchPayload } from './large-payload.ts';
 import { Leases } from './leases.ts';
-import type { EnqueueOptions } from './new-job.ts';
 import type { Prefetch } from './prefetch.ts';
+import { ReadyItems } from './ready-items.ts';
 import { running, runWithoutJobContext, type Turn } from './running.ts';
 import { Settler } from './settle.ts';
 import { type Checked, check } from './standard-schema.ts';
@@ -60,26 +56,25 @@ export interface RunnerOptions {
  *                    └──▶ reporter (throw, timeout) ──▶ again later · FAILED · DEAD_LETTER
  *
  * Each attempt has one outcome; what a handler does after its timeout or after losing its lease is ignored.
- * How long a lane keeps its slot is decided in `LaneTurns`.
+ * What happens in the slot of a lane is decided in `LaneRunner`.
  */
-export class Runner implements ContextHost {
+export class Runner {
   readonly events = new EventEmitter<WorkerEvents>();
   readonly leases = new Leases(this.events);
   readonly settler: Settler;
   readonly #options: RunnerOptions;
   readonly #reporter: FailureReporter;
   readonly #starts: Starts;
-  readonly #turns: LaneTurns;
-  readonly #committer: Committer;
+  readonly #lanes: LaneRunner;
+  readonly #services: HandlerServices;
   readonly #running = new Set<ClaimedJob>();
   readonly #unknown: ClaimedItem[] = [];
-  #ready: ClaimedItem[] = [];
-  #readyHead = 0;
+  readonly #ready = new ReadyItems();
   #slots = 0;
   #load = 0;
   #failing = 0;
   /**
-   * Handlers that return at once take turns in one async context: to make one costs more than to run them. The first
+   * Synchronous handlers share one async context, because creating one costs more than running them. The first handler
    * that returns a promise keeps it.
    */
   #shared: Turn | undefined;
@@ -95,17 +90,31 @@ export class Runner implements ContextHost {
       onLost: (claims) => this.leases.lose(claims, 'its lease was taken over'),
       onSettled: (jobs) => this.#settled(jobs),
       onRequeued: () => this.#options.onWork(),
-      onKept: (lane) => this.#turns.lookAgainLater(lane),
+      onKept: (lane) => this.#lanes.kept(lane),
       onRefused: (job, refusal) => this.#refused(job, refusal),
       onError: (error) => this.events.emit('error', error as Error),
     });
     this.#reporter = new FailureReporter({ database, worker, keepMs, events: this.events });
     this.#starts = new Starts(database, worker, (error) => this.events.emit('error', error as Error));
     const { settler } = this;
-    this.#committer = new Committer({ database, settler, worker, leaseMs: options.leaseMs, keepMs });
-    this.#turns = new LaneTurns(database, worker, options.laneBatch, {
-      resume: (lane) => this.#resume(lane),
-      leave: (lane) => this.settler.letGo(lane),
+    this.#services = new HandlerServices({ ...options, settler });
+    this.#lanes = new LaneRunner({
+      ...{
+        database,
+        worker,
+        laneBatch: options.laneBatch,
+        settler,
+        reporter: this.#reporter,
+        leases: this.leases,
+      },
+      slots: {
+        start: (job) => this.#start(job),
+        free: (lane) => this.#free(lane),
+        queue: (lane) => this.#queueLane(lane),
+        pump: () => this.pump(),
+        othersWait: () => !this.#ready.isEmpty || options.othersMayWait(),
+        onWork: options.onWork,
+      },
       onError: (error) => this.events.emit('error', error as Error),
     });
     if ([...options.kinds.values()].some((kind) => kind.timeoutMs !== undefined)) {
@@ -122,7 +131,7 @@ export class Runner implements ContextHost {
   /** Nothing is held, and nothing is being written. */
   get quiet(): boolean {
     return (
-      this.#slots === 0 && this.#load === 0 && this.#failing === 0 && !this.settler.busy && this.#turns.idle
+      this.#slots === 0 && this.#load === 0 && this.#failing === 0 && !this.settler.busy && this.#lanes.idle
     );
   }
 
@@ -134,23 +143,14 @@ export class Runner implements ContextHost {
     for (const item of answer.items) {
       if (!(item instanceof ClaimedJob)) item.weight = Math.max(1, Math.min(item.jobs.length, perSlot));
       this.#load += weightOf(item);
-      if (item.claim.isolated) this.#putFirst(item);
-      else this.#ready.push(item);
-    }
-  }
-
-  #putFirst(item: ClaimedItem): void {
-    if (this.#readyHead > 0) {
-      this.#readyHead -= 1;
-      this.#ready[this.#readyHead] = item;
-    } else {
-      this.#ready.unshift(item);
+      if (item.claim.isolated) this.#ready.putFirst(item);
+      else this.#ready.put(item);
     }
   }
 
   /** Starts as many queued items as may run at once. Handlers that return synchronously are done when this returns. */
   pump(): void {
-    if (this.#slots < this.#options.concurrency && this.#readyHead < this.#ready.length) {
+    if (this.#slots < this.#options.concurrency && !this.#ready.isEmpty) {
       this.#shared = { correlationId: undefined };
       running.run(this.#shared, () => this.#startReady());
       if (this.#shared) this.#shared.correlationId = undefined;
@@ -161,20 +161,12 @@ export class Runner implements ContextHost {
 
   #startReady(): void {
     const { concurrency } = this.#options;
-    while (this.#slots < concurrency && this.#readyHead < this.#ready.length) {
-      const item = this.#ready[this.#readyHead] as ClaimedItem;
-      this.#readyHead += 1;
+    while (this.#slots < concurrency) {
+      const item = this.#ready.take();
+      if (item === undefined) return;
       this.#slots += 1;
-      if (item instanceof ClaimedJob) {
-        this.#start(item);
-      } else {
-        this.#turns.begin(item);
-        this.#advance(item);
-      }
-    }
-    if (this.#readyHead > 0 && this.#readyHead === this.#ready.length) {
-      this.#ready = [];
-      this.#readyHead = 0;
+      if (item instanceof ClaimedJob) this.#start(item);
+      else this.#lanes.begin(item);
     }
   }
 
@@ -243,21 +235,8 @@ export class Runner implements ContextHost {
     );
   }
 
-  /** The payload, or undefined when the job is no longer there or no longer ours. */
-  async #fetch(job: ClaimedJob): Promise<string | undefined> {
-    for (let attempt = 0; !job.claim.lost; attempt += 1) {
-      try {
-        const { rows } = await this.#options.database.query<{ text: string }>(
-          'select payload::text as text from tallyman.jobs where id = $1 and pos = $2',
-          [job.id, job.pos],
-        );
-        return rows[0]?.text;
-      } catch (error) {
-        this.events.emit('error', error as Error);
-        await pause(backoffMs(attempt, statementRetry));
-      }
-    }
-    return undefined;
+  #fetch(job: ClaimedJob): Promise<string | undefined> {
+    return fetchPayload(this.#options.database, job, (error) => this.events.emit('error', error as Error));
   }
 
   #runLate(job: ClaimedJob, kind: AnyKind, text: string | undefined): void {
@@ -267,20 +246,20 @@ export class Runner implements ContextHost {
   }
 
   #call(kind: AnyKind, job: ClaimedJob, payload: unknown): unknown {
-    const given = new RunningContext(job, this);
+    const given = new RunningContext(job, this.#services);
     if (job.span)
       return context.with(job.span.context, () =>
         running.run(job.correlationId, kind.handler, payload, given),
       );
     const shared = this.#shared;
     if (!shared) {
-      // Not run(), which costs twice as much to go back: nothing but handlers looks, and each enters its own.
+      // Not run(), which also restores the context and costs twice as much. Only handlers read it, and each enters its own.
       running.enterWith(job.correlationId);
       return kind.handler(payload, given);
     }
     shared.correlationId = job.correlationId;
     const result = kind.handler(payload, given);
-    // What it left behind will look here for its job: the next ones get something of their own.
+    // What this handler still does will read the shared context, so the next handlers get another one.
     if (isPromise(result)) this.#shared = undefined;
     return result;
   }
@@ -318,7 +297,7 @@ export class Runner implements ContextHost {
     const failure = isOutage ? toHandBack(job, thrown) : toFailure(job, thrown, kind.backoff);
     const { lane } = job;
     void runWithoutJobContext(() =>
-      lane ? this.#failInLane(failure, lane) : this.#failFree(failure),
+      lane ? this.#lanes.failed(failure, lane) : this.#failFree(failure),
     ).finally(() => {
       this.#failing -= 1;
       this.#options.onConfirmed();
@@ -337,41 +316,12 @@ export class Runner implements ContextHost {
 
   /** Continues after a job has ended: with the next of its lane, or by freeing the slot. */
   #after(job: ClaimedJob): void {
-    if (!job.lane) return this.#free(job);
-    job.lane.ranInTurn += 1;
-    this.#advance(job.lane);
-  }
-
-  // ── lanes ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-  #advance(lane: LaneRun): void {
-    if (lane.claim.lost) return this.#leaveLane(lane);
-    const othersWait = this.#readyHead < this.#ready.length || this.#options.othersMayWait();
-    if (this.#turns.isOver(lane, othersWait)) return this.#leaveLane(lane);
-    const job = lane.jobs[lane.next];
-    if (job) {
-      lane.next += 1;
-      return this.#start(job);
-    }
-    if (lane.mayHaveMore) void this.#turns.fetch(lane).then((found) => this.#fetched(lane, found));
-    else this.#leaveLane(lane);
-  }
-
-  #fetched(lane: LaneRun, found: boolean): void {
-    if (found) this.#advance(lane);
-    else this.#leaveLane(lane);
-    this.pump();
-  }
-
-  #leaveLane(lane: LaneRun): void {
-    const last = lane.jobs[lane.next - 1];
-    if (last) lane.floor = after(last.pos);
-    this.settler.letGo(lane);
-    this.#free(lane);
+    if (job.lane) this.#lanes.ended(job.lane);
+    else this.#free(job);
   }
 
   /** More was found in a lane that had given its slot up and could not be let go. */
-  #resume(lane: LaneRun): void {
+  #queueLane(lane: LaneRun): void {
     if (this.#options.lockLane) return this.#options.lockLane(lane);
     this.take({ claims: [], items: [lane] });
     this.pump();
@@ -410,20 +360,6 @@ export class Runner implements ContextHost {
     this.settler.dealtWith(failure.job.claim);
   }
 
-  /** What came before in the lane must be confirmed first; then its head waits, or the lane goes on or blocks. */
-  async #failInLane(failure: Failure, lane: LaneRun): Promise<void> {
-    await this.settler.laneConfirmed(lane);
-    const { outcome, isLaneLetGo, isLaneBlocked } = await this.#reporter.report(failure);
-    if (outcome === 'LOST') this.leases.lose([lane.claim], 'its lease was taken over');
-    if (isLaneLetGo) {
-      this.settler.dealtWith(lane.claim);
-      return this.#options.onWork();
-    }
-    lane.isHeadWaiting = outcome === 'QUEUED' || isLaneBlocked;
-    lane.floor = outcome === 'QUEUED' ? failure.job.pos : after(failure.job.pos);
-    this.settler.letGo(lane);
-  }
-
   /** The settler has tried the job by itself, and PostgreSQL still refuses it. */
   async #refused(job: ClaimedJob, refusal: unknown): Promise<void> {
     const { outcome } = await this.#reporter.report({
@@ -433,7 +369,7 @@ export class Runner implements ContextHost {
     if (outcome === 'LOST') this.leases.lose([job.claim], 'its lease was taken over');
   }
 
-  // ── what is taken from it ──────────────────────────────────────────────────────────────────────────────────
+  // ── overdue, unknown and unfinished work ──────────────────────────────────────────────────────────────────────────────────
 
   #endOverdue(): void {
     const now = performance.now();
@@ -466,11 +402,9 @@ export class Runner implements ContextHost {
 
   /** What is claimed and not started; it is no longer run. */
   takeWaiting(): ClaimedItem[] {
-    const items = this.#ready.slice(this.#readyHead);
-    this.#ready = [];
-    this.#readyHead = 0;
+    const items = this.#ready.takeAll();
     for (const item of items) this.#load -= weightOf(item);
-    return [...items, ...this.#turns.takeKept()];
+    return [...items, ...this.#lanes.takeKept()];
   }
 
   /** Gives up on what still runs: its signal fires, its outcome no longer counts. */
@@ -489,38 +423,7 @@ export class Runner implements ContextHost {
   stop(): void {
     clearInterval(this.#sweeper);
     this.#starts.stop();
-    this.#turns.stop();
-  }
-
-  // ── what a handler may ask ─────────────────────────────────────────────────────────────────────────────────
-
-  tenant(job: ClaimedJob): TenantDatabase {
-    if (!this.#isScoped(job))
-      throw new TallymanError(
-        'BAD_STATE',
-        `kind "${job.kind}" is not bound to a tenant; give it scope: 'tenant' to use context.tenant`,
-      );
-    return new TenantDatabase(this.#options.database, job.tenantId);
-  }
-
-  commit<T>(job: ClaimedJob, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
-    return this.#committer.work(job, work, this.#isScoped(job));
-  }
-
-  commitStatement<Row extends pg.QueryResultRow>(job: ClaimedJob, text: string, values: readonly unknown[]) {
-    return this.#committer.statement<Row>(job, { text, values, isScoped: this.#isScoped(job) });
-  }
-
-  #isScoped(job: ClaimedJob): boolean {
-    return this.#options.kinds.get(job.kind)?.scope === 'tenant';
-  }
-
-  async enqueue<P>(
-    kind: Kind<P>,
-    payload: P,
-    { tx, ...options }: EnqueueOptions & { readonly tx?: pg.ClientBase },
-  ) {
-    return this.#options.enqueuer.one(kind, payload, options, tx);
+    this.#lanes.stop();
   }
 }
 

@@ -30,8 +30,8 @@ export interface SettlerEvents {
  * Confirms what was run, in batches, fenced by the claim's token.
  *
  * Free jobs go in up to two batches at once. Completions of one lane are never in two: the second could commit and
- * the first be lost in a crash, and the lane would be run again out of order. What comes of a lane that is in one is kept
- * with the lane until that is back.
+ * the first be lost in a crash, and the lane would be run again out of order. Further completions of a lane wait, with
+ * the lane, until its batch is back.
  */
 export class Settler {
   readonly #database: Pick<Database, 'run' | 'logger'>;
@@ -39,7 +39,7 @@ export class Settler {
   readonly #keepMs: number;
   readonly #events: SettlerEvents;
   #free: ClaimedJob[] = [];
-  /** Each once, however much there is to tell of it. */
+  /** Lanes with something to settle, each once. */
   #lanes: LaneRun[] = [];
   #inFlight = 0;
   #scheduled = false;
@@ -135,7 +135,7 @@ export class Settler {
   }
 
   #takeBatch(): Batch {
-    // Neither may keep the other waiting forever.
+    // Half for each: neither free jobs nor lanes wait forever.
     const free = takeFirst(this.#free, this.#lanes.length > 0 ? maxBatch / 2 : maxBatch);
     this.#free = free.rest;
     const stretches: Stretch[] = [];

@@ -1,10 +1,13 @@
-/** The part of https://standardschema.dev that a kind needs. Zod, Valibot, ArkType and others implement it. */
-export interface StandardSchema<Output = unknown> {
+/**
+ * The part of https://standardschema.dev that a kind needs. Zod, Valibot, ArkType and others implement it. The input is
+ * what a schema accepts, the output what it makes of that: defaults filled in, texts made to numbers.
+ */
+export interface StandardSchema<Output = unknown, Input = unknown> {
   readonly '~standard': {
     readonly version: 1;
     readonly vendor: string;
     readonly validate: (value: unknown) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
-    readonly types?: { readonly input: unknown; readonly output: Output } | undefined;
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
   };
 }
 

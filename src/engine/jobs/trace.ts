@@ -17,18 +17,18 @@ import type { ClaimedJob } from './claim.ts';
 
 /*
  * Traces from enqueue to handler, for those who have set OpenTelemetry up; see docs/decisions/0007. A job carries the
- * W3C traceparent of the enqueue and, behind a blank, its tracestate. Without a tracer provider all there is to
- * pay is a look whether there is one.
+ * W3C traceparent of the enqueue and, behind a blank, its tracestate. Without a tracer provider the only
+ * cost is a check for one.
  */
 
-/** A longer tracestate is left behind; the trace hangs together without it. */
+/** A longer tracestate is left behind; the trace is complete without it. */
 const maxStateBytes = 256;
 
 /** Undefined until a provider is registered. */
 export function activeTracer(): Tracer | undefined {
   const provider: TracerProvider & { getDelegateTracer?: (name: string) => Tracer | undefined } =
     trace.getTracerProvider();
-  // The API hands out a stand-in that always gives a tracer; what it stands for tells whether there is a real one.
+  // The API returns a proxy that always has a tracer; its delegate tells whether a provider is registered.
   return provider.getDelegateTracer ? provider.getDelegateTracer('tallyman') : provider.getTracer('tallyman');
 }
 

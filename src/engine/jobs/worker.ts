@@ -17,6 +17,7 @@ import { LaneLocks } from './lane-locks.ts';
 import { Prefetch } from './prefetch.ts';
 import { makeRounds, recover, registerKinds } from './recover.ts';
 import { Runner } from './runner.ts';
+import { refreshStatistics } from './statistics.ts';
 import { type DecidedOptions, decide, type WorkerOptions } from './worker-options.ts';
 
 export interface WorkerParts {
@@ -28,6 +29,8 @@ export interface WorkerParts {
   readonly laneLock: LaneLock | undefined;
   /** How long finished jobs are kept; 0 writes no history. */
   readonly keepMs: number;
+  /** Throws where the Tallyman of the worker was closed. */
+  readonly requireOpen: () => void;
   /** Called when the worker starts. */
   readonly onStart: () => void;
 }
@@ -65,6 +68,7 @@ export class Worker {
   #state: 'new' | 'running' | 'stopping' | 'stopped' = 'new';
   #roundsTimer: NodeJS.Timeout | undefined;
   #isSigningOn = false;
+  #isAnalyzing = false;
 
   constructor(parts: WorkerParts, options: WorkerOptions) {
     this.#parts = parts;
@@ -128,8 +132,9 @@ export class Worker {
     return this.#runner.held;
   }
 
-  /** Resolves when it works: with nothing to do, also when it listens; with a backlog, that comes a moment later. */
+  /** Resolves when it works. An idle worker also listens by then; one with a backlog begins to listen a moment later. */
   async start(): Promise<void> {
+    this.#parts.requireOpen();
     if (this.#state !== 'new')
       throw new TallymanError('BAD_STATE', `the worker is ${this.#state}; make a new one`);
     const { database, notifier, enqueuer } = this.#parts;
@@ -138,9 +143,12 @@ export class Worker {
       await this.#prepareTenants();
     // It was stopped meanwhile.
     if (this.#state !== 'running') return;
-    this.#beAlive();
+    const signedOn = this.#beAlive();
     // A thread takes a moment to start; a short lease could expire before its first renewal.
     if (this.#hasShortLease) await this.#heartbeat?.ready;
+    // Before the first claim: the work of a worker that dies unknown waits for its lease.
+    await signedOn;
+    if (this.#state !== 'running') return;
     const unsubscribe = [
       notifier.onHint((queue, source) => this.#onWakeup(queue, source)),
       enqueuer.addWorker((queue, kind, jobs) => this.#claims.offer(queue, kind, jobs)),
@@ -185,10 +193,10 @@ export class Worker {
   }
 
   /**
-   * Others see that it lives by a lock that a session of it holds: one of the pool's at first, since the heartbeat takes
-   * a second to connect and a worker may die before.
+   * A lock that one of its sessions holds shows others that it is alive. At first that is a connection of the pool,
+   * because the heartbeat takes a second to connect and the worker may die before.
    */
-  #beAlive(): void {
+  #beAlive(): Promise<void> {
     const { database, hasSessions } = this.#parts;
     const { leaseMs, renewMs, staleMs, blockedLimitMs } = this.#options;
     this.#heartbeat = new Heartbeat(
@@ -205,22 +213,25 @@ export class Worker {
       (tokens, startedAt) => this.#runner.leases.renewed(tokens, startedAt),
       database.logger,
     );
-    if (!hasSessions) return;
-    const signOn = (): void => this.#signOn();
-    signOn();
-    // An error of a statement costs the pool its connection, and this worker its lock, if that was the one.
+    if (!hasSessions) return Promise.resolve();
+    const signOn = (): Promise<void> => this.#signOn();
+    const signedOn = signOn();
+    // A failed statement can cost the pool its connection. If that one held the lock, take the lock again.
     database.pool.on('remove', signOn);
     void this.#heartbeat.ready.then(() => database.pool.off('remove', signOn));
+    return signedOn;
   }
 
-  #signOn(): void {
+  async #signOn(): Promise<void> {
     if (this.#isSigningOn || this.#state !== 'running') return;
     this.#isSigningOn = true;
-    present(this.#parts.database, { worker: this.id })
-      .catch((error) => this.#trouble(error, 'the worker could not sign on; its heartbeat tries again'))
-      .finally(() => {
-        this.#isSigningOn = false;
-      });
+    try {
+      await present(this.#parts.database, { worker: this.id });
+    } catch (error) {
+      this.#trouble(error, 'the worker could not sign on; its heartbeat tries again');
+    } finally {
+      this.#isSigningOn = false;
+    }
   }
 
   /** The backlog comes first: other connections and plans would only slow it down. */
@@ -275,7 +286,7 @@ export class Worker {
     this.#parts.database.logger.info({ worker: this.id, handedBack: unfinished.length }, 'worker stopped');
   }
 
-  // ── what makes it look ─────────────────────────────────────────────────────────────────────────────────────
+  // ── when it looks for work ─────────────────────────────────────────────────────────────────────────────────────
 
   #every(ms: number, work: () => void): void {
     this.#timers.add(setInterval(work, ms));
@@ -288,11 +299,23 @@ export class Worker {
   }
 
   #poll(): void {
+    if (this.#claims.mayHaveMore && !this.#isAnalyzing) this.#refreshStatistics();
     this.#claims.hint();
     this.#makeRounds().catch((error) => this.#trouble(error, 'looking for due work failed'));
   }
 
-  /** Comes back by itself when the next job falls due, or when a missing worker's time is over. */
+  #refreshStatistics(): void {
+    this.#isAnalyzing = true;
+    refreshStatistics(this.#parts.database)
+      .catch((error) =>
+        this.#trouble(error, 'analyzing the tables of the engine failed; autovacuum does it later'),
+      )
+      .finally(() => {
+        this.#isAnalyzing = false;
+      });
+  }
+
+  /** Schedules itself again for when the next job falls due, or when a missing worker's grace period ends. */
   async #makeRounds(): Promise<void> {
     const { promoted, nextDueMs, gone, lookAgainMs, hasExpired } = await makeRounds(this.#parts.database);
     if (this.#state !== 'running') return;

@@ -1,3 +1,4 @@
+import { wakeAfterCommit } from '../database/after-commit.ts';
 import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
 import type { LanePolicy } from '../jobs/kind.ts';
@@ -100,5 +101,6 @@ export class Lanes {
     if (!lane) throw new TallymanError('NOT_FOUND', `there is no lane "${key}"`);
     if (!(await unblock(this.#database, { lane: lane.id })))
       throw new TallymanError('BAD_STATE', `lane "${key}" is not blocked, it is ${lane.state}`);
+    wakeAfterCommit(this.#database, [{ queue: lane.queue }]);
   }
 }

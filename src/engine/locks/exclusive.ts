@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { collectHints, endHints } from '../database/after-commit.ts';
 import type { Database, Queryable } from '../database/database.ts';
 import { detectPooler } from '../database/pooler.ts';
 import { announcedPid } from '../database/session.ts';
@@ -54,7 +55,7 @@ export async function exclusively<T>(
   const client = await database.dedicated('tallyman exclusive section', {
     statementMs: options.statementMs ?? defaultStatementMs,
   });
-  const held = new HeldSection(client, id, options.signal);
+  const held = new HeldSection(database, client, id, options.signal);
   try {
     await prepare(database, client);
     if (!(await lock(client, id))) return { ran: false };
@@ -75,13 +76,15 @@ export async function exclusively<T>(
 
 class HeldSection implements Section {
   readonly signal: AbortSignal;
+  readonly #database: Database;
   readonly #client: pg.Client;
   readonly #id: string;
   readonly #lost = new AbortController();
   #inTransaction = false;
   #left = false;
 
-  constructor(client: pg.Client, id: string, signal: AbortSignal | undefined) {
+  constructor(database: Database, client: pg.Client, id: string, signal: AbortSignal | undefined) {
+    this.#database = database;
     this.#client = client;
     this.#id = id;
     this.signal = signal ? AbortSignal.any([this.#lost.signal, signal]) : this.#lost.signal;
@@ -105,6 +108,7 @@ class HeldSection implements Section {
         'A transaction of this exclusive section is open already; they run on one connection, one after another.',
       );
     this.#inTransaction = true;
+    const hints = collectHints(this.#client);
     try {
       await this.#client.query('begin');
       const result = await work(this.#client);
@@ -115,11 +119,13 @@ class HeldSection implements Section {
           'ROLLED_BACK',
           'A statement of the transaction had failed; nothing was committed.',
         );
+      this.#database.wakeAfterCommit(hints);
       return result;
     } catch (error) {
       await this.#client.query('rollback').catch(() => {});
       throw error;
     } finally {
+      endHints(this.#client);
       this.#inTransaction = false;
     }
   }

@@ -226,7 +226,7 @@ class RedisLaneLock implements LaneLock {
   }
 
   async #send<T>(work: () => Promise<T>): Promise<T> {
-    // A server that owes an answer gets no more to do: else a frozen one would fill our memory.
+    // Send nothing more to a server that has not answered yet: commands for a frozen one would fill our memory.
     if (this.#unanswered > 0) throw new Error(`no answer within ${this.#timeoutMs} ms`);
     if (this.#outage.reason === undefined) await this.#firstAttempt;
     if (this.#redis.status !== 'ready') throw new Error(this.#lastError ?? 'not connected');
@@ -269,7 +269,7 @@ function whole(ttlMs: number): number {
   return Math.max(1, Math.ceil(ttlMs));
 }
 
-/** `require`, since a lock has no start() that could wait: who lacks the package learns it when the lock is made. */
+/** `require`, since a lock has no start() that could wait: a missing package is reported when the lock is made. */
 function loadIoredis(): typeof import('ioredis') {
   try {
     return createRequire(import.meta.url)('ioredis');

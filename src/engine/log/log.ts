@@ -1,68 +1,52 @@
-import { hash } from 'node:crypto';
 import { Batcher } from '../batching/batcher.ts';
 import { type Database, isConnectionError, type Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
-import { type AppendedRow, keyConflict, logAppend } from '../sql/log-append.ts';
-import { logTrim } from '../sql/log-trim.ts';
-import { requireText, requireWhole } from '../validate.ts';
-
-export interface NewEntry {
-  /** Identifies the entry forever: appending it again returns the first offset and adds nothing. */
-  readonly key: string;
-  /** Any JSON value. */
-  readonly payload: unknown;
-  /**
-   * What makes two entries of one key the same. Default: the SHA-256 of the payload's JSON text, in which the order of
-   * an object's members counts.
-   */
-  readonly digest?: string;
-}
-
-export interface Appended {
-  readonly offset: number;
-  /**
-   * True when the key was there. Also after a connection was lost during the commit and the entry turned out to be in:
-   * a caller may learn late, never wrongly, where its entry is.
-   */
-  readonly existing: boolean;
-}
-
-export interface LogEntry {
-  readonly offset: number;
-  readonly key: string;
-  readonly digest: string;
-  readonly appendedAt: Date;
-  readonly payload: unknown;
-}
-
-/** A key that is known; its entry, unless that was trimmed. */
-export interface FoundKey {
-  readonly offset: number;
-  readonly digest: string;
-  readonly entry: LogEntry | undefined;
-}
-
-export interface Head {
-  /** The first offset that was not trimmed. */
-  readonly first: number;
-  /** The last offset; 0 when nothing was ever appended. */
-  readonly last: number;
-}
+import { deadline } from '../resilience/deadline.ts';
+import { logAppend, logErrors } from '../sql/log-append.ts';
+import { logNewEpoch } from '../sql/log-new-epoch.ts';
+import { logOffsetAt } from '../sql/log-offset-at.ts';
+import { requireWhole } from '../validate.ts';
+import { type Answer, type Appended, answersFor, byKey, conflict, placesOf } from './answers.ts';
+import { keyHashOf, type LogEntry, type NewEntry, type Prepared, prepare } from './entry.ts';
+import * as read from './read.ts';
+import { type Head, type ResolvedStream, resolve, type StreamInfo, type StreamRef } from './stream.ts';
+import { deleteStream, trim } from './trim.ts';
+import { LogWatch } from './watch.ts';
 
 export interface LogOptions {
   /** Default 1 MiB. */
   readonly maxPayloadBytes?: number;
+  /** How many bytes of payload may wait for their commit before `append` refuses more (LOG_BUSY). Default 64 MiB. */
+  readonly maxWaitingBytes?: number;
 }
 
-/** An entry as it goes to SQL. */
-interface Prepared {
-  readonly key: string;
+export interface ReadOptions {
+  readonly after?: number;
+  /** Default 100. */
+  readonly limit?: number;
+  /** Stops before the payloads exceed this; at least one entry is returned. Default: no limit. */
+  readonly maxBytes?: number;
+  /** If there is nothing yet, waits up to this long for an entry. Default 0. */
+  readonly waitMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** What the caller believes about the stream; if it is not so, nothing is appended. */
+export interface Expectation {
+  readonly epoch?: string;
+  /** The offset of the first entry. */
+  readonly offset?: number;
+}
+
+/** A key that is known; its entry, unless that was trimmed. */
+export interface FoundKey {
+  /** The name of the stream that has it: one of its key space. */
+  readonly stream: string;
+  readonly offset: number;
+  /** The whole digest, or its first half where the entry was trimmed: a digest of the same content begins with it. */
   readonly digest: string;
-  /** JSON text. */
-  readonly payload: string;
+  readonly entry: LogEntry | undefined;
 }
-
-type Answer = Appended | Error;
 
 interface Line {
   readonly batcher: Batcher<Prepared, Appended>;
@@ -72,36 +56,9 @@ interface Line {
   careful: boolean;
 }
 
-/** Relies on log_entries_pkey. */
-const logRead = {
-  name: 'tm_log_read',
-  text: `select e."offset", e.key, e.digest, extract(epoch from e.appended_at) * 1000, e.payload
-           from tallyman.log_entries e
-          where e.stream = (select s.id from tallyman.log_streams s where s.name = $1) and e."offset" > $2
-          order by e."offset" limit $3`,
-};
-
-/** Relies on log_entries_key and log_keys_pkey. One statement, so that a key is not missed while it moves from one to the other. */
-const logFind = {
-  name: 'tm_log_find',
-  text: `with s as materialized (select id from tallyman.log_streams where name = $1)
-         select e."offset", e.key, e.digest, extract(epoch from e.appended_at) * 1000, e.payload
-           from tallyman.log_entries e where e.key = $2 and e.stream + 0 = (select id from s)
-         union all
-         select k."offset", k.key, k.digest, null, null
-           from tallyman.log_keys k where k.stream = (select id from s) and k.key = $2`,
-};
-
-const logHead = {
-  name: 'tm_log_head',
-  text: 'select first_offset, next_offset - 1 from tallyman.log_streams where name = $1',
-};
-
 const mostInABatch = 1000;
 /** One statement carries no more JSON than this (more only where a single payload is larger). */
 const mostTextInABatch = 4 * 1024 * 1024;
-/** Entries per batch. A batch delays appenders of the stream by some milliseconds. */
-const trimBite = 2000;
 
 /**
  * Append-only streams with dense offsets (1, 2, 3 …) in commit order: a reader that has seen n never finds anything
@@ -115,11 +72,16 @@ const trimBite = 2000;
 export class Log {
   readonly #database: Database;
   readonly #maxPayloadBytes: number;
+  readonly #maxWaitingBytes: number;
   readonly #lines = new Map<string, Line>();
+  readonly #watch: LogWatch;
+  #waitingBytes = 0;
 
   constructor(database: Database, options: LogOptions = {}) {
     this.#database = database;
     this.#maxPayloadBytes = options.maxPayloadBytes ?? 1024 * 1024;
+    this.#maxWaitingBytes = options.maxWaitingBytes ?? 64 * 1024 * 1024;
+    this.#watch = new LogWatch(database);
   }
 
   /**
@@ -128,98 +90,159 @@ export class Log {
    *
    * The same key with other content is refused (CONFLICTING_DUPLICATE); the others of the commit do not notice.
    */
-  async append(stream: string, entry: NewEntry): Promise<Appended> {
-    const prepared = this.#prepare(entry);
-    const line = this.#lines.get(stream) ?? this.#newLine(stream);
+  async append(ref: StreamRef, entry: NewEntry): Promise<Appended> {
+    const stream = resolve(ref);
+    const prepared = this.#prepare(stream, entry);
+    if (this.#waitingBytes > 0 && this.#waitingBytes + prepared.bytes > this.#maxWaitingBytes)
+      throw new TallymanError(
+        'LOG_BUSY',
+        `${this.#waitingBytes} bytes wait to be appended; the limit is ${this.#maxWaitingBytes}. Nothing was written: ` +
+          'append again when earlier calls have resolved.',
+      );
+    const line = this.#lines.get(stream.id) ?? this.#newLine(stream);
     line.callers += 1;
-    return line.batcher.add(prepared);
+    this.#waitingBytes += prepared.bytes;
+    try {
+      return await line.batcher.add(prepared);
+    } finally {
+      this.#waitingBytes -= prepared.bytes;
+    }
   }
 
   /**
    * Appends as part of the caller's transaction, all of the entries or none: a conflict aborts the transaction.
    *
    * From here to its end the transaction holds the stream's lock, and every other appender waits; append last, and to
-   * several streams in sorted order, so that two writers cannot deadlock.
+   * several streams in sorted order, so that two writers cannot deadlock. Call `grew` after the commit, so that readers
+   * need not poll.
    */
-  async appendWithin(tx: Queryable, stream: string, entries: readonly NewEntry[]): Promise<Appended[]> {
-    requireText(stream, 'stream', 256);
-    const prepared = entries.map((entry) => this.#prepare(entry));
+  async appendWithin(
+    tx: Queryable,
+    ref: StreamRef,
+    entries: readonly NewEntry[],
+    expected: Expectation = {},
+  ): Promise<Appended[]> {
+    const stream = resolve(ref);
+    const prepared = entries.map((entry) => this.#prepare(stream, entry));
     if (prepared.length === 0) return [];
     const { distinct, indexOf } = byKey(prepared);
     for (const { key, digest } of prepared)
-      if (distinct[indexOf.get(key) ?? 0]?.digest !== digest) throw conflict(stream, key);
+      if (distinct[indexOf.get(key) ?? 0]?.digest !== digest) throw conflict(stream.name, key);
     try {
       const appended = await logAppend(tx, {
         ...argumentsOf(stream, distinct),
         strict: true,
         careful: false,
+        epoch: expected.epoch ?? null,
+        expected: expected.offset ?? null,
       });
-      const places = placesOf(distinct, appended);
-      return answersFor(stream, prepared, indexOf, places) as Appended[];
+      return answersFor(stream.name, prepared, indexOf, placesOf(distinct, appended)) as Appended[];
     } catch (error) {
-      if ((error as { code?: string }).code !== keyConflict) throw error;
-      throw conflict(stream, undefined, error);
+      throw explained(error, stream.name);
     }
   }
 
+  /** Wakes readers of the stream, after the commit of an `appendWithin`. */
+  grew(ref: StreamRef): void {
+    this.#watch.grew(resolve(ref).id);
+  }
+
   /**
-   * Entries after an offset, in order, at most `limit` (default 100). Offsets are dense: should the first one not be
-   * `after + 1`, what lay between was trimmed.
+   * Entries after an offset, in order. Offsets are dense: should the first one not be `after + 1`, what lay between was
+   * trimmed, or a new epoch has begun.
    */
-  async read(stream: string, options: { after?: number; limit?: number } = {}): Promise<LogEntry[]> {
-    const { after = 0, limit = 100 } = options;
+  async read(ref: StreamRef, options: ReadOptions = {}): Promise<LogEntry[]> {
+    const { after = 0, limit = 100, maxBytes = Number.MAX_SAFE_INTEGER, waitMs = 0, signal } = options;
+    const stream = resolve(ref);
     requireWhole(after, 'after', 0, Number.MAX_SAFE_INTEGER);
     requireWhole(limit, 'limit', 1, 100_000);
-    const rows = await this.#database.run(logRead, [stream, after, limit]);
-    return rows.map(toEntry);
+    requireWhole(maxBytes, 'maxBytes', 1, Number.MAX_SAFE_INTEGER);
+    requireWhole(waitMs, 'waitMs', 0, 600_000);
+    const look = () => read.entries(this.#database, stream, { after, limit, maxBytes });
+    if (waitMs === 0) return look();
+    const waiting = deadline(waitMs, signal ?? neverAborted, () => new Error('waited long enough'));
+    try {
+      for (;;) {
+        // Before the look: what is appended in between is not missed.
+        const growth = this.#watch.await(stream.id, waiting.signal);
+        try {
+          const entries = await look();
+          if (entries.length > 0 || waiting.signal.aborted) return entries;
+          await growth.grown;
+        } finally {
+          growth.end();
+        }
+      }
+    } finally {
+      waiting.clear();
+    }
   }
 
   /** Where a key is, also when its entry was trimmed long ago. */
-  async find(stream: string, key: string): Promise<FoundKey | undefined> {
-    const [row] = await this.#database.run(logFind, [stream, key]);
-    if (!row) return undefined;
-    const trimmed = row[4] === null;
-    return { offset: Number(row[0]), digest: row[2] ?? '', entry: trimmed ? undefined : toEntry(row) };
+  find(ref: StreamRef, key: string): Promise<FoundKey | undefined> {
+    const { keyPrefix } = resolve(ref);
+    return read.byKeyHash(this.#database, keyHashOf(keyPrefix, key));
   }
 
-  async head(stream: string): Promise<Head> {
-    const [row] = await this.#database.run(logHead, [stream]);
-    return row ? { first: Number(row[0]), last: Number(row[1]) } : { first: 1, last: 0 };
+  async head(ref: StreamRef): Promise<Head> {
+    const stream = await this.stream(ref);
+    return stream ? { first: stream.first, last: stream.last } : { first: 1, last: 0 };
+  }
+
+  stream(ref: StreamRef): Promise<StreamInfo | undefined> {
+    return read.streamInfo(this.#database, resolve(ref));
+  }
+
+  /** The streams of a tenant by name, at most `limit` (default 100) after a name. */
+  streams(
+    options: { readonly tenantId?: string; readonly after?: string; readonly limit?: number } = {},
+  ): Promise<StreamInfo[]> {
+    const { tenantId = 'default', after = '', limit = 100 } = options;
+    requireWhole(limit, 'limit', 1, 10_000);
+    return read.streamInfos(this.#database, { tenantId, after, limit });
+  }
+
+  /** The first offset that was appended at this time or later; one above the last if there is none. */
+  async offsetAt(ref: StreamRef, at: Date): Promise<number> {
+    const id = await read.streamId(this.#database, resolve(ref));
+    return id === undefined ? 1 : logOffsetAt(this.#database, { stream: id, at: at.toISOString() });
   }
 
   /**
    * Drops the entries up to and including an offset and returns how many. Their keys stay forever, and offsets continue
-   * as before. Works in batches, each in its own commit.
+   * as before. Works in batches; appenders do not wait for it.
    */
-  async trim(stream: string, upToOffset: number): Promise<number> {
+  async trim(ref: StreamRef, upToOffset: number): Promise<number> {
     requireWhole(upToOffset, 'upToOffset', 0, Number.MAX_SAFE_INTEGER);
-    for (let dropped = 0; ; ) {
-      const bite = await logTrim(this.#database, { stream, upTo: upToOffset, limit: trimBite });
-      if (bite === 0) return dropped;
-      dropped += bite;
-    }
+    return trim(this.#database, resolve(ref), upToOffset);
   }
 
-  #prepare({ key, payload, digest }: NewEntry): Prepared {
-    if (!ordinaryKey.test(key)) {
-      requireText(key, 'key', 512);
-      // A lone surrogate is not written as it is: two keys would become one.
-      if (!key.isWellFormed()) throw new TallymanError('BAD_OPTION', 'key is not well-formed Unicode');
-    }
-    if (digest !== undefined) requireText(digest, 'digest', 256);
-    const text = JSON.stringify(payload);
-    if (text === undefined)
-      throw new TallymanError('VALIDATION_ERROR', `payload of entry "${key}" cannot be written as JSON`);
-    if (text.length * 3 > this.#maxPayloadBytes && Buffer.byteLength(text) > this.#maxPayloadBytes)
-      throw new TallymanError(
-        'PAYLOAD_TOO_LARGE',
-        `payload of entry "${key}" has ${Buffer.byteLength(text)} bytes; the limit is ${this.#maxPayloadBytes}. Store it elsewhere and append a reference.`,
-      );
-    return { key, digest: digest ?? hash('sha256', text, 'base64url'), payload: text };
+  /** Deletes a stream with its entries and keys. A stream of that name can be made again; it has another epoch. */
+  deleteStream(ref: StreamRef): Promise<boolean> {
+    return deleteStream(this.#database, resolve(ref));
   }
 
-  #newLine(stream: string): Line {
-    requireText(stream, 'stream', 256);
+  /**
+   * Starts a new epoch, so that readers elsewhere can tell offsets that are issued from now on from those they have seen:
+   * after a restore from a backup. Offsets continue from `nextOffset` if that is higher.
+   */
+  async newEpoch(ref: StreamRef, nextOffset = 1): Promise<string> {
+    const stream = resolve(ref);
+    const id = await read.streamId(this.#database, stream);
+    if (id === undefined) throw new TallymanError('STREAM_NOT_FOUND', `there is no stream "${stream.name}"`);
+    return logNewEpoch(this.#database, { stream: id, nextOffset });
+  }
+
+  /** Ends waiting reads and the connection that wakes them. */
+  stop(): Promise<void> {
+    return this.#watch.stop();
+  }
+
+  #prepare({ keyPrefix }: ResolvedStream, entry: NewEntry): Prepared {
+    return prepare(entry, { keyPrefix, maxPayloadBytes: this.#maxPayloadBytes });
+  }
+
+  #newLine(stream: ResolvedStream): Line {
     const line: Line = {
       // One batch in flight: a second would only wait for the stream's lock, and the order of the calls would be lost.
       batcher: new Batcher({
@@ -230,32 +253,39 @@ export class Log {
       callers: 0,
       careful: false,
     };
-    this.#lines.set(stream, line);
+    this.#lines.set(stream.id, line);
     return line;
   }
 
-  async #sendAll(stream: string, line: Line, entries: Prepared[]): Promise<Answer[]> {
+  async #sendAll(stream: ResolvedStream, line: Line, entries: Prepared[]): Promise<Answer[]> {
     const answers: Answer[] = [];
-    for (const bite of bites(entries)) answers.push(...(await this.#send(stream, line, bite)));
+    for (const batch of batchesOf(entries)) answers.push(...(await this.#send(stream, line, batch)));
+    this.#watch.grew(stream.id);
     line.callers -= entries.length;
-    if (line.callers === 0) this.#lines.delete(stream);
+    if (line.callers === 0) this.#lines.delete(stream.id);
     return answers;
   }
 
   /** Never rejects: an error is the answer for the callers that it concerns. */
-  async #send(stream: string, line: Line, entries: Prepared[], again = false): Promise<Answer[]> {
+  async #send(stream: ResolvedStream, line: Line, entries: Prepared[], again = false): Promise<Answer[]> {
     const { distinct, indexOf } = byKey(entries);
     try {
-      const args = { ...argumentsOf(stream, distinct), strict: false, careful: line.careful };
-      const appended = await logAppend(this.#database, args);
+      const appended = await logAppend(this.#database, {
+        ...argumentsOf(stream, distinct),
+        strict: false,
+        careful: line.careful,
+        epoch: null,
+        expected: null,
+      });
       line.careful = appended.taken.length > 0;
       if (!line.careful && distinct.length === entries.length)
         return entries.map((_, i) => ({ offset: appended.first + i, existing: false }));
-      return answersFor(stream, entries, indexOf, placesOf(distinct, appended));
+      return answersFor(stream.name, entries, indexOf, placesOf(distinct, appended));
     } catch (error) {
       // The commit may have happened; the keys make it safe to ask again.
       if (isConnectionError(error) && !again) return this.#send(stream, line, entries, true);
-      if (!isRefusal(error) || entries.length === 1) return entries.map(() => error as Error);
+      if (!isRefusal(error) || entries.length === 1)
+        return entries.map(() => explained(error, stream.name) as Error);
       // One of them is the cause, and only that one must fail.
       const answers: Answer[] = [];
       for (const entry of entries) answers.push(...(await this.#send(stream, line, [entry])));
@@ -264,98 +294,57 @@ export class Log {
   }
 }
 
-/** Keys as nearly all are, for which nothing else need be looked at. */
-const ordinaryKey = /^[\x20-\x7e]{1,512}$/;
+const neverAborted = new AbortController().signal;
 
-const argumentsOf = (stream: string, entries: readonly Prepared[]) => ({
-  stream,
+const argumentsOf = (stream: ResolvedStream, entries: readonly Prepared[]) => ({
+  tenant: stream.tenantId,
+  stream: stream.name,
+  keySpace: stream.keySpace,
+  keyHashes: `{${entries.map((entry) => entry.keyHash).join(',')}}` as const,
   keys: entries.map((entry) => entry.key),
-  digests: entries.map((entry) => entry.digest),
+  hashes: entries.map((entry) => entry.digest + entry.payloadHash).join(''),
+  bytes: `{${entries.map((entry) => entry.bytes).join(',')}}` as const,
   payloads: entries.map((entry) => entry.payload).join('\n'),
 });
 
-/** The first entry of each key, and where it stands. */
-function byKey(entries: readonly Prepared[]): { distinct: Prepared[]; indexOf: Map<string, number> } {
-  const indexOf = new Map<string, number>();
-  const distinct = entries.filter(({ key }) => {
-    if (indexOf.has(key)) return false;
-    indexOf.set(key, indexOf.size);
-    return true;
-  });
-  return { distinct, indexOf };
-}
-
-interface Place {
-  readonly offset: number;
-  readonly digest: string;
-  /** Set once an answer was given for the entry that was added. */
-  existing: boolean;
-}
-
-/** New entries lie one after another from `first` on; for the others SQL says where they have been. */
-function placesOf(distinct: readonly Prepared[], { first, taken }: AppendedRow): Place[] {
-  const known = new Map(taken.map((place) => [place[0], place]));
-  let next = first;
-  return distinct.map(({ digest }, i) => {
-    const place = known.get(i + 1);
-    if (place) return { offset: place[1], digest: place[2], existing: true };
-    next += 1;
-    return { offset: next - 1, digest, existing: false };
-  });
-}
-
-/** Several callers may have come with one key; each is judged against what the log holds now. */
-function answersFor(
-  stream: string,
-  entries: readonly Prepared[],
-  indexOf: ReadonlyMap<string, number>,
-  places: readonly Place[],
-): Answer[] {
-  return entries.map(({ key, digest }) => {
-    const place = places[indexOf.get(key) ?? -1];
-    if (place?.digest !== digest) return conflict(stream, key);
-    const answer = { offset: place.offset, existing: place.existing };
-    place.existing = true;
-    return answer;
-  });
-}
-
-function* bites(entries: Prepared[]): Generator<Prepared[]> {
-  let bite: Prepared[] = [];
+function* batchesOf(entries: Prepared[]): Generator<Prepared[]> {
+  let batch: Prepared[] = [];
   let size = 0;
   for (const entry of entries) {
-    if (bite.length > 0 && size + entry.payload.length > mostTextInABatch) {
-      yield bite;
-      bite = [];
+    if (batch.length > 0 && size + entry.payload.length > mostTextInABatch) {
+      yield batch;
+      batch = [];
       size = 0;
     }
-    bite.push(entry);
+    batch.push(entry);
     size += entry.payload.length;
   }
-  yield bite;
-}
-
-function toEntry([offset, key, digest, appendedAt, payload]: readonly (string | null)[]): LogEntry {
-  return {
-    offset: Number(offset),
-    key: key ?? '',
-    digest: digest ?? '',
-    appendedAt: new Date(Number(appendedAt)),
-    payload: JSON.parse(payload ?? 'null'),
-  };
+  yield batch;
 }
 
 /** Errors about the data of a statement: bad values (22), violated constraints (23), limits such as nesting (54). */
-const isRefusal = (error: unknown): boolean => /^(22|23|54)/.test((error as { code?: string }).code ?? '');
+const isRefusal = (error: unknown): boolean => /^(22|23|54)/.test(codeOf(error));
 
-function conflict(stream: string, key: string | undefined, cause?: unknown): TallymanError {
-  const message =
-    key === undefined && cause instanceof Error
-      ? cause.message
-      : `key "${key}" of stream "${stream}" was appended before with other content`;
-  return new TallymanError(
-    'CONFLICTING_DUPLICATE',
-    `${message}. An entry never changes: give what is new a key of its own.`,
-    { cause, details: { stream, ...(key !== undefined && { key }) } },
-  );
+const codeOf = (error: unknown): string => (error as { code?: string }).code ?? '';
+
+/** What SQL raises, in the words of the interface. */
+function explained(error: unknown, stream: string): unknown {
+  const message = error instanceof Error ? error.message : String(error);
+  switch (codeOf(error)) {
+    case logErrors.keyConflict:
+      return conflict(stream, undefined, error);
+    case logErrors.streamDeleted:
+      return new TallymanError('STREAM_DELETED', `${message}. Append to it when that is done.`, {
+        cause: error,
+      });
+    case logErrors.otherKeySpace:
+      return new TallymanError('BAD_OPTION', `${message}. The key space of a stream never changes.`, {
+        cause: error,
+      });
+    case logErrors.otherEpoch:
+    case logErrors.otherOffset:
+      return new TallymanError('UNEXPECTED_OFFSET', `${message}. Nothing was appended.`, { cause: error });
+    default:
+      return error;
+  }
 }

@@ -27,13 +27,13 @@ export interface RetentionReport {
 const dayMs = 24 * 60 * 60 * 1000;
 
 /**
- * To add or drop a partition is to lock the history for a moment. Behind a long reader that lock would wait, and every
- * worker that wants to write history would wait behind it: rather give up and come again.
+ * Adding or dropping a partition locks the history for a moment. Behind a long reader that lock would wait, and every
+ * worker that writes history would wait behind it. So give up soon, and try again in the next round.
  */
 const lockTimeout = `set local lock_timeout = '1s'`;
 
-/** A round that finds a mountain of leftovers stops here; the next one goes on. */
-const mostBites = 200;
+/** A round deletes at most this many batches; the next one continues. */
+const maxBatches = 200;
 
 /** Keeps the tables small: creates history partitions ahead, drops old ones as a whole, deletes leftovers in batches. */
 export class Retention {
@@ -83,7 +83,7 @@ export class Retention {
   ): Promise<{ readonly keysPurged: number; readonly lanesPurged: number }> {
     let keysPurged = 0;
     let lanesPurged = 0;
-    for (let bite = 0; bite < mostBites && !signal?.aborted; bite += 1) {
+    for (let bite = 0; bite < maxBatches && !signal?.aborted; bite += 1) {
       const { keys, lanes } = await on.transaction((tx) =>
         purgeLeftovers(tx, { laneRest: milliseconds(this.#laneRestMs), limit: this.#biteSize }),
       );

@@ -14,7 +14,7 @@ export interface HousekeeperOptions {
   readonly tickMs?: number;
   /** Default 5 minutes; the first round is at the start. */
   readonly retentionIntervalMs?: number;
-  /** How often those who stand by ask whether the post is free. Default 5000. */
+  /** How often the other processes try to get the lock. Default 5000. */
   readonly standbyMs?: number;
   /** Only databases that share nothing else need another. */
   readonly lockId?: bigint | number;
@@ -26,12 +26,12 @@ const reconnect = { minMs: 200, maxMs: 30_000 };
 /**
  * Runs schedules and retention, on one process at a time:
  *
- *   start ──> asking ──lock──> keeping house ──connection lost──> backoff ──> asking
+ *   start ──> asking ──lock──> working ──connection lost──> backoff ──> asking
  *               │ ▲
  *              held by another: stand by               stop: from anywhere, at once
  *
  * The lock spares work, it is not what makes a schedule run once: that holds without it (see Schedules). So behind a
- * transaction pooler, where there is no such lock, every process keeps house.
+ * transaction pooler, where there is no such lock, every process does the work.
  */
 export class Housekeeper {
   readonly #database: Database;
@@ -65,7 +65,7 @@ export class Housekeeper {
     );
   }
 
-  /** Whether this process is the one that keeps house now. */
+  /** Whether this process runs schedules and retention now. */
   get active(): boolean {
     return this.#active;
   }
@@ -81,7 +81,7 @@ export class Housekeeper {
     this.#running = this.#run(this.#stopping.signal);
   }
 
-  /** Resolves when the post is free for another. */
+  /** Resolves when the lock is free for another process. */
   async stop(): Promise<void> {
     this.#stopping?.abort();
     await this.#running;
@@ -103,22 +103,21 @@ export class Housekeeper {
     }
   }
 
-  /** Keeps house until the signal fires or something goes wrong; false when another has the post. */
+  /** Works until the signal fires or something goes wrong; false when another process has the lock. */
   async #once(stopped: AbortSignal): Promise<boolean> {
     try {
-      const work = (section: Transactor & { signal: AbortSignal }) =>
-        this.#keepHouse(section, section.signal);
-      // Its steps are small. One that hangs keeps the post from the rest of the fleet.
+      const work = (section: Transactor & { signal: AbortSignal }) => this.#runUntil(section, section.signal);
+      // Its steps are small. One that hangs would keep the lock from the rest of the fleet.
       const options = { signal: stopped, statementMs: 60_000 };
       return (await exclusively(this.#database, this.#lockId, work, options)).ran;
     } catch (error) {
       if (!(error instanceof TallymanError) || error.code !== 'TRANSACTION_POOLER') throw error;
-      await this.#keepHouse(this.#database, stopped);
+      await this.#runUntil(this.#database, stopped);
       return true;
     }
   }
 
-  async #keepHouse(on: Transactor, signal: AbortSignal): Promise<void> {
+  async #runUntil(on: Transactor, signal: AbortSignal): Promise<void> {
     let retentionAt = 0;
     this.#active = true;
     try {
@@ -156,7 +155,7 @@ export class Housekeeper {
     if (dueInMs === undefined || dueInMs > this.#tickMs) return this.#tickMs;
     if (dueInMs > 0) return Math.ceil(dueInMs);
     const runs = await this.#schedules.runDue(on);
-    // What is due and did not run cannot: not now.
+    // What is due and did not run cannot run now: wait as if nothing were due.
     return runs.length > 0 ? 0 : this.#tickMs;
   }
 

@@ -3,7 +3,7 @@ import type { Queryable } from '../database/database.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import { type Kind, requirePriority } from '../jobs/kind.ts';
 import type { EnqueueOptions } from '../jobs/new-job.ts';
-import { check } from '../jobs/standard-schema.ts';
+import { checkPayload } from '../jobs/payload.ts';
 import type { Transactor } from '../locks/exclusive.ts';
 import { type Logger, silentLogger } from '../logger.ts';
 import { enqueue } from '../sql/enqueue.ts';
@@ -11,15 +11,16 @@ import { requireText, requireWhole } from '../validate.ts';
 
 type JobOptions = Pick<EnqueueOptions, 'queue' | 'priority' | 'lane' | 'maxAttempts' | 'latestOnly'>;
 
-export interface NewSchedule<Payload = unknown> extends JobOptions {
+export interface NewSchedule<Input = unknown> extends JobOptions {
   readonly name: string;
   /** Five fields, six with seconds first, seven with the year last; or `@hourly`, `@daily` and the like. */
   readonly cron: string;
   /** IANA name. Default `UTC`. */
   readonly timezone?: string;
   /** The definition, or the name of a kind that workers have registered (its payload is then checked by the worker). */
-  readonly kind: Kind<Payload> | string;
-  readonly payload: Payload;
+  // biome-ignore lint/suspicious/noExplicitAny: what its schema makes of the payload is the handler's business
+  readonly kind: Kind<any, Input> | string;
+  readonly payload: NoInfer<Input>;
   /** Default `default`. */
   readonly tenantId?: string;
 }
@@ -63,7 +64,7 @@ interface Row {
 const columns = `name, cron, timezone, kind, payload::text, tenant_id, options, enabled, next_run_at, last_run_at,
                  last_job_id`;
 
-/** An unchanged rhythm keeps its next time: a deployment that states its schedules again must not skip what is due. */
+/** An unchanged cron keeps its next time: a deployment that upserts its schedules again must not skip a due run. */
 const upsertSchedule = `
   insert into tallyman.schedules as s (name, cron, timezone, kind, payload, tenant_id, options, next_run_at)
   values ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -94,7 +95,7 @@ export class Schedules {
   readonly #database: Queryable & Transactor;
   readonly #maxPayloadBytes: number;
   readonly #logger: Logger;
-  /** What was last said about a schedule that cannot run, so as not to say it every second. */
+  /** The last report about each schedule that cannot run, so that it is not repeated every second. */
   readonly #told = new Map<string, string>();
 
   constructor(
@@ -112,13 +113,12 @@ export class Schedules {
    * @example
    * await schedules.upsert({ name: 'nightly', cron: '0 3 * * *', timezone: 'Europe/Berlin', kind: report, payload: {} });
    */
-  async upsert<Payload>(schedule: NewSchedule<Payload>): Promise<Schedule> {
+  async upsert<Input>(schedule: NewSchedule<Input>): Promise<Schedule> {
     const { name, cron, timezone = 'UTC', tenantId = 'default' } = schedule;
     requireText(name, 'schedule name', 200);
     requireText(tenantId, 'tenantId', 128);
     const rhythm = parseCron(name, cron, timezone);
-    const { kind, payload, lane } = await checkPayload(schedule);
-    const text = JSON.stringify(payload ?? null);
+    const { kind, text, lane } = await checked(schedule);
     if (Buffer.byteLength(text) > this.#maxPayloadBytes)
       throw new TallymanError(
         'PAYLOAD_TOO_LARGE',
@@ -161,7 +161,7 @@ export class Schedules {
     return rowCount === 1;
   }
 
-  /** Goes on with the next time from now: what fell into the pause was not missed, it was not wanted. */
+  /** Continues with the next time from now: runs that fell into the pause are not made up for. */
   async resume(name: string, tenantId = 'default'): Promise<boolean> {
     return this.#database.transaction(async (tx) => {
       const { rows } = await tx.query<{ cron: string; timezone: string; now: Date }>(
@@ -235,7 +235,7 @@ async function runOne(tx: Queryable, row: Row, now: Date, maxPayloadBytes: numbe
   const { kind, payload, tenant_id: tenantId, options } = row;
   const args = { ...options, kind, payload, tenantId, dedupeKey: key };
   const jobId = await enqueue(tx, args, { maxPayloadBytes });
-  // A rhythm that has come to its end (it named a year) has no next time and rests.
+  // A cron that has ended (it named a year) has no next time.
   await tx.query(
     `update tallyman.schedules
         set next_run_at = coalesce($2, next_run_at), enabled = $2 is not null, last_run_at = now(), last_job_id = $3
@@ -272,23 +272,23 @@ function parseCron(name: string, cron: string, timezone: string): Cron {
   }
 }
 
-/** The payload is the same at every run, so it is judged once, here, and so is the lane that the kind finds for it. */
-async function checkPayload<Payload>(
-  schedule: NewSchedule<Payload>,
-): Promise<{ kind: string; payload: unknown; lane: string | undefined }> {
+/** The payload is the same at every run, so it is checked once, here. The same holds for its lane. */
+async function checked<Input>(
+  schedule: NewSchedule<Input>,
+): Promise<{ kind: string; text: string; lane: string | undefined }> {
   const { name, kind, payload, lane } = schedule;
   if (typeof kind === 'string') {
     requireText(kind, `kind of schedule "${name}"`, 128);
-    return { kind, payload, lane };
+    return { kind, text: JSON.stringify(payload ?? null), lane };
   }
-  const checked = kind.schema ? await check(kind.schema, payload) : { ok: true as const, value: payload };
-  if (!checked.ok)
+  const found = await checkPayload(kind, payload);
+  if (!found.ok)
     throw new TallymanError(
       'VALIDATION_ERROR',
-      `payload of schedule "${name}" (kind "${kind.name}") is refused at ${checked.path || 'its root'}: ${checked.problem}`,
-      { details: { schedule: name, kind: kind.name, path: checked.path } },
+      `payload of schedule "${name}" (kind "${kind.name}") is refused at ${found.path || 'its root'}: ${found.problem}`,
+      { details: { schedule: name, kind: kind.name, path: found.path } },
     );
-  return { kind: kind.name, payload: checked.value, lane: lane ?? kind.laneKey?.(checked.value) };
+  return { kind: kind.name, text: found.text, lane: lane ?? kind.laneKey?.(found.value) };
 }
 
 function checkOptions({ queue, priority, lane, maxAttempts, latestOnly }: JobOptions): JobOptions {

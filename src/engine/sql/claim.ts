@@ -57,7 +57,7 @@ export interface Turn {
   readonly more: boolean;
 }
 
-/** Takes a turn at a stream. The last row, without a token, tells what else is to know; there may be none. */
+/** Takes a turn at a stream. The last row, without a token, has the flags; it is left out when none is set. */
 export async function claim(
   database: Pick<Database, 'run'>,
   args: ArgumentsOf<typeof claimFunction>,

@@ -14,7 +14,7 @@ export const completeOrRaiseFunction = new SqlFunction('complete_or_raise', {
   expected: 'integer',
 });
 
-/** Raised where a job could not be completed; the first by the cheaper count that is tried first. */
+/** Raised if a job could not be completed. `someAreGone` comes from the cheaper way, which only compares counts. */
 export const notCompleted: ReadonlySet<string | undefined> = new Set([someAreGone, 'TM011']);
 
 /** The call as a statement of a pipeline. */

@@ -5,6 +5,6 @@ export const discardFunction = new SqlFunction('discard', {
   ids: 'bigint[]',
 });
 
-/** Throws dead letters away for good. Answers how many there were. */
+/** Deletes dead letters for good. Answers how many there were. */
 export const discard = (on: Queryable, args: ArgumentsOf<typeof discardFunction>): Promise<number> =>
   discardFunction.value(on, args);

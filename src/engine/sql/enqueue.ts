@@ -1,3 +1,4 @@
+import { wakeAfterCommit } from '../database/after-commit.ts';
 import type { Queryable } from '../database/database.ts';
 import { type ArgumentsOf, SqlFunction } from './sql-function.ts';
 
@@ -36,38 +37,23 @@ const fromKind = {
 };
 
 const count = Object.keys(enqueueFunction.parameters).length;
-const guardedText = `
-  select case when $${count + 2} or coalesce(tallyman.is_public_kind($1), true)
-              then (${enqueueFunction.statement.text}) end as id
+const limitedText = `
+  select (${enqueueFunction.statement.text}) as id,
+         coalesce($3, (select k.queue from tallyman.kinds k where k.name = $1)) as queue
     from (select set_config('tallyman.max_payload_bytes', $${count + 1}, true)) limits`;
 
-interface EnqueueLimits {
-  readonly maxPayloadBytes: number;
-}
-
-/** Enqueues one job, in the transaction that `on` is in. Returns its id. */
-export async function enqueue(on: Queryable, args: EnqueueArguments, limits: EnqueueLimits): Promise<string> {
-  return (await send(on, args, limits, true)) ?? '';
-}
-
-/** The same for a caller from outside, in one statement. Undefined: the kind is registered and internal. */
-export const enqueuePublic = (
+/** Enqueues one job, in the transaction that `on` is in, and wakes workers after its commit. Returns the job's id. */
+export async function enqueue(
   on: Queryable,
   args: EnqueueArguments,
-  limits: EnqueueLimits,
-): Promise<string | undefined> => send(on, args, limits, false);
-
-async function send(
-  on: Queryable,
-  args: EnqueueArguments,
-  { maxPayloadBytes }: EnqueueLimits,
-  mayBeInternal: boolean,
-): Promise<string | undefined> {
+  { maxPayloadBytes }: { readonly maxPayloadBytes: number },
+): Promise<string> {
   const values = enqueueFunction.values({ ...fromKind, ...args } as All).map((value) => value ?? null);
-  const { rows } = await on.query<{ id: string | null }>(guardedText, [
+  const { rows } = await on.query<{ id: string; queue: string }>(limitedText, [
     ...values,
     String(maxPayloadBytes),
-    mayBeInternal,
   ]);
-  return rows[0]?.id ?? undefined;
+  const { id = '', queue = '' } = rows[0] ?? {};
+  wakeAfterCommit(on, [{ queue, jobId: id }]);
+  return id;
 }

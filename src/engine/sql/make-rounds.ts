@@ -10,13 +10,13 @@ export const makeRoundsFunction = new SqlFunction(
   { columns: ['promoted', 'next_due_ms', 'to_json(gone)', 'look_again_ms', 'expired'] },
 );
 
-/** What a look around found; see `tallyman.promote` and `tallyman.absent_workers`. */
+/** What a round found; see `tallyman.promote` and `tallyman.absent_workers`. */
 export interface Rounds {
   readonly promoted: number;
   readonly nextDueMs: number | undefined;
   readonly gone: readonly string[];
   readonly lookAgainMs: number | undefined;
-  /** Somebody's lease is past. */
+  /** A lease has expired. */
   readonly hasExpired: boolean;
 }
 

@@ -5,7 +5,7 @@ export const presentFunction = new SqlFunction('present', {
   worker: 'text',
 });
 
-/** A worker says that it is there, from a session that it will keep. */
+/** Marks a worker as present, for as long as this session lasts. */
 export async function present(on: Queryable, args: ArgumentsOf<typeof presentFunction>): Promise<void> {
   await presentFunction.rows(on, args);
 }

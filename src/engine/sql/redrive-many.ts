@@ -6,7 +6,7 @@ export const redriveManyFunction = new SqlFunction('redrive_many', {
   toHead: 'boolean?',
 });
 
-/** Sends dead letters round again. Answers how many there were. */
+/** Redrives dead letters. Answers how many there were. */
 export const redriveMany = (
   on: Queryable,
   args: SomeArgumentsOf<typeof redriveManyFunction>,

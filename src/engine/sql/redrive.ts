@@ -6,6 +6,6 @@ export const redriveFunction = new SqlFunction('redrive', {
   toHead: 'boolean?',
 });
 
-/** Sends a dead letter round again. Answers whether there was one. */
+/** Redrives a dead letter. Answers whether there was one. */
 export const redrive = (on: Queryable, args: SomeArgumentsOf<typeof redriveFunction>): Promise<boolean> =>
   redriveFunction.value(on, args);

@@ -16,7 +16,7 @@ export const registerKindFunction = new SqlFunction(
   { prefix: '' },
 );
 
-/** What jobs of these kinds are like where SQL enqueues them and does not say. */
+/** Registers the defaults of kinds, for jobs that SQL enqueues. */
 export const registerKinds = (
   on: Queryable,
   kinds: readonly ArgumentsOf<typeof registerKindFunction>[],

@@ -1,3 +1,4 @@
+import { textArray } from '../database/array-literal.ts';
 import { Database, type Queryable } from '../database/database.ts';
 import type { PreparedStatement, RawRow, Value } from '../database/hot-query.ts';
 
@@ -22,8 +23,10 @@ interface Types {
   readonly bigint: string | number;
   readonly 'double precision': number;
   readonly interval: string;
+  readonly uuid: string;
   readonly 'timestamp with time zone': string;
   readonly 'text[]': readonly string[];
+  readonly 'uuid[]': ArrayText;
   readonly 'smallint[]': readonly number[];
   readonly 'integer[]': readonly number[] | ArrayText;
   readonly 'bigint[]': readonly string[] | ArrayText;
@@ -123,14 +126,21 @@ export class SqlFunction<P extends Parameters> {
     ]);
   }
 
+  /**
+   * Every parameter goes as text and gets its type in SQL. `on` may be a transaction of another library, and such a client
+   * decides by the type that the server names how to write a value: it would write JSON that is text already as a text in
+   * JSON, or refuse a list.
+   */
   async #ask<Row extends object>(on: Queryable, given: Readonly<Record<string, unknown>>): Promise<Row[]> {
     const names = this.#names.filter((name) => given[name] !== undefined);
     const isComplete = names.length === this.#names.length;
+    const places = names.map((name, i) => {
+      const place = `$${i + 1}::text::${this.parameters[name]?.replace('?', '')}`;
+      return isComplete ? place : `${this.nameInSql(name)} => ${place}`;
+    });
     const { rows } = await on.query(
-      isComplete
-        ? this.statement.text
-        : this.#text(names.map((name, i) => `${this.nameInSql(name)} => $${i + 1}`)),
-      names.map((name) => given[name]),
+      this.#text(places),
+      names.map((name) => asText(given[name])),
     );
     return rows as object[] as Row[];
   }
@@ -139,6 +149,12 @@ export class SqlFunction<P extends Parameters> {
     const call = `tallyman.${this.name}(${places.join(', ')})`;
     return this.#columns ? `select ${this.#columns.join(', ')} from ${call}` : `select ${call} as answer`;
   }
+}
+
+function asText(value: unknown): string | null {
+  if (value === null || typeof value === 'string') return value;
+  if (!Array.isArray(value)) return String(value);
+  return textArray(value.map((element: unknown) => (element === null ? null : String(element))));
 }
 
 /** Reads an int8[] as PostgreSQL writes it. */

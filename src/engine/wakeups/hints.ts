@@ -11,7 +11,7 @@ export function encodeHint(hint: Hint): Uint8Array {
 }
 
 /** Undefined for whatever is not a hint. `queue` null: the message did not say. */
-export function decodeHint(body: Uint8Array): Hint | undefined {
+function decodeHint(body: Uint8Array): Hint | undefined {
   if (body.byteLength > maxMessageBytes) return undefined;
   let message: unknown;
   try {

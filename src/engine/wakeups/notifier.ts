@@ -1,6 +1,6 @@
 import type { Database } from '../database/database.ts';
 import { hintSoon } from '../sql/hint.ts';
-import type { Wakeup } from './wakeup.ts';
+import type { Hint, Wakeup } from './wakeup.ts';
 
 /** `source`: `local`, or the name of the broker it came through. */
 export type HintListener = (queue: string | null, source: string) => void;
@@ -10,14 +10,19 @@ export type HintListener = (queue: string | null, source: string) => void;
  *
  * A NOTIFY makes Postgres serialise the commit that carries it, so a busy producer must not send one in every
  * transaction. One transaction every few milliseconds carries it, also for those before it; a later NOTIFY covers the rest.
+ * Brokers get a message for each queue, at most as often; it names the last job that it stands for.
  */
 export class Notifier {
   readonly #database: Database;
   readonly #wakeups: readonly Wakeup[];
   readonly #gapMs: number;
   readonly #listeners = new Set<HintListener>();
-  #lastAt = 0;
-  readonly #owed = new Set<string>();
+  #notifiedAt = Number.NEGATIVE_INFINITY;
+  #publishedAt = Number.NEGATIVE_INFINITY;
+  /** Queues whose NOTIFY is still to be sent. */
+  readonly #owed = new Set<string | null>();
+  /** The last hint of each queue that brokers are still to be sent. */
+  readonly #unpublished = new Map<string | null, Hint>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(database: Database, wakeups: readonly Wakeup[], gapMs = 5) {
@@ -50,34 +55,41 @@ export class Notifier {
   inTransaction(queues: Iterable<string>): boolean {
     if (this.#listeners.size > 0 && this.#owed.size === 0) return false;
     const now = performance.now();
-    if (now - this.#lastAt < this.#gapMs) return false;
-    this.#lastAt = now;
+    if (now - this.#notifiedAt < this.#gapMs) return false;
+    this.#notifiedAt = now;
     for (const queue of queues) this.#owed.delete(queue);
     return true;
   }
 
   /** `isCarried`: the transaction carried the notification. */
-  committed(queues: Iterable<string>, isCarried = false): void {
-    for (const queue of queues) {
-      for (const listener of this.#listeners) listener(queue, 'local');
-      if (isCarried) this.#publish(queue);
-      else this.#owed.add(queue);
+  committed(hints: readonly Hint[], isCarried = false): void {
+    for (const hint of hints) {
+      for (const listener of this.#listeners) listener(hint.queue, 'local');
+      if (!isCarried) this.#owed.add(hint.queue);
+      if (this.#wakeups.length > 0) this.#unpublished.set(hint.queue, hint);
     }
-    if (this.#owed.size > 0) this.#timer ??= setTimeout(() => this.#settleDebt(), this.#gapMs);
+    if (isCarried && performance.now() - this.#publishedAt >= this.#gapMs) this.#publish();
+    if (this.#owed.size > 0 || this.#unpublished.size > 0)
+      this.#timer ??= setTimeout(() => this.#settleDebt(), this.#gapMs);
   }
 
   #settleDebt(): void {
     this.#timer = undefined;
-    const queues = [...this.#owed];
-    if (queues.length === 0) return;
+    this.#publish();
+    if (this.#owed.size === 0) return;
+    // No queue in particular is written as an empty text.
+    const queues = [...this.#owed].map((queue) => queue ?? '');
     this.#owed.clear();
-    this.#lastAt = performance.now();
+    this.#notifiedAt = performance.now();
     hintSoon(this.#database, { queues }).catch(() => {});
-    for (const queue of queues) this.#publish(queue);
   }
 
-  #publish(queue: string): void {
-    for (const wakeup of this.#wakeups) void wakeup.publish({ queue });
+  #publish(): void {
+    if (this.#unpublished.size === 0) return;
+    this.#publishedAt = performance.now();
+    for (const hint of this.#unpublished.values())
+      for (const wakeup of this.#wakeups) void wakeup.publish(hint);
+    this.#unpublished.clear();
   }
 
   async stop(): Promise<void> {

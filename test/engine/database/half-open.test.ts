@@ -12,7 +12,7 @@ const one = { name: 'one', text: 'select 1' };
 const nap = { name: 'nap', text: 'select pg_sleep($1::float8)' };
 
 /** Generous: the deadlines here are a fraction of it, and without them nothing ends at all. */
-const soon = 15_000;
+const soon = 60_000;
 
 async function proxied(options: Partial<DatabaseOptions> = {}) {
   const { url, drop } = await emptyDatabase();
@@ -21,7 +21,8 @@ async function proxied(options: Partial<DatabaseOptions> = {}) {
   const database = await Database.connect({
     url: proxy.url,
     poolSize: 4,
-    statementTimeoutMs: 500,
+    // Far more than a busy server needs: statements on connections that are well must not meet it.
+    statementTimeoutMs: 2000,
     ...options,
   });
   onTestFinished(() => Promise.race([database.close(), sleep(soon)]));
@@ -44,7 +45,10 @@ describe('ENG-18: connections that go silent without being closed', () => {
       await database.warm(4);
       if (hot) {
         database.keepHotConnection();
-        await sleep(300);
+        await until('the hot connection is there', async () => {
+          await database.run(one, []);
+          return database.isHotConnectionFree;
+        });
       }
       await database.run(one, []);
       expect(proxy.freeze()).toBe(hot ? 5 : 4);
@@ -70,7 +74,7 @@ describe('ENG-18: connections that go silent without being closed', () => {
   });
 
   test('statements inside a transaction, and plain queries, have a deadline, too', async () => {
-    const { proxy, database } = await proxied({ queryTimeoutMs: 300 });
+    const { proxy, database } = await proxied({ queryTimeoutMs: 2000 });
     const inside = database.transaction(async (tx) => {
       proxy.freeze();
       await tx.query('select 1');
@@ -131,7 +135,7 @@ describe('ENG-18: connections that go silent without being closed', () => {
     const proxy = await ChaosProxy.before(url);
     const tallyman = await Tallyman.open({
       databaseUrl: proxy.url,
-      statementTimeoutMs: 1000,
+      statementTimeoutMs: 2500,
       housekeeping: false,
     });
     onTestFinished(() => Promise.race([tallyman.close(), sleep(soon)]));
@@ -144,7 +148,8 @@ describe('ENG-18: connections that go silent without being closed', () => {
     await worker.start();
     await tallyman.enqueue(count, { n: 0 });
     await until('the worker works', () => done.has(0));
-    await sleep(1200);
+    // Its connections are older than the statement that will be overdue.
+    await sleep(300);
 
     proxy.freeze();
     await within(
@@ -173,6 +178,15 @@ describe('ENG-18: connections that go silent without being closed', () => {
     await worker.start();
     await tallyman.enqueue(slow, {});
     await until('it runs', () => runs === 1);
+    await until(
+      'the heartbeat is connected',
+      async () =>
+        (
+          await bundle.rows(
+            `select 1 from pg_stat_activity where datname = current_database() and application_name = 'tallyman heartbeat'`,
+          )
+        ).length === 1,
+    );
     await bundle.work(options);
     expect(proxy.freeze('tallyman heartbeat')).toBe(1);
     await drained(bundle);

@@ -113,7 +113,7 @@ describe('ENG-18: what the engine relies on is set on every connection', () => {
 
 describe('ENG-18: limits', () => {
   test('a transaction that is left idle is ended, and the error says so', async () => {
-    const database = await opened({ idleInTransactionMs: 300 });
+    const database = await opened({ idleInTransactionMs: 1000 });
     const idle = database.transaction(async (tx) => {
       await tx.query('select 1');
       await idleEnded(database);
@@ -127,7 +127,7 @@ describe('ENG-18: limits', () => {
   });
 
   test('a handler that wraps the error of its idle transaction does not make it an outage', async () => {
-    const database = await opened({ idleInTransactionMs: 300 });
+    const database = await opened({ idleInTransactionMs: 1000 });
     const idle = database.transaction(async (tx) => {
       await idleEnded(database);
       await tx.query('select 2').catch((cause) => {
@@ -140,11 +140,11 @@ describe('ENG-18: limits', () => {
   });
 
   test('a statement that takes too long is cancelled; the connection stays', async () => {
-    const database = await opened({ queryTimeoutMs: 300, poolSize: 1 });
+    const database = await opened({ queryTimeoutMs: 1000, poolSize: 1 });
     const error = await database.query('select pg_sleep(60)').catch((reason) => reason);
     expect(error).toMatchObject({ code: '57014' });
     expect(database.isOwnOutage(error)).toBe(false);
-    const within = database.transaction((tx) => tx.query('select pg_sleep(1)'), { statementMs: 30_000 });
+    const within = database.transaction((tx) => tx.query('select pg_sleep(1.5)'), { statementMs: 30_000 });
     expect((await within).rows).toHaveLength(1);
   });
 });

@@ -149,6 +149,7 @@ describe('attempts', () => {
     const after = await bundle.tallyman.enqueue(known, {});
     await until('it was reported', () => reported.includes('foreign'));
     await until('the known one ran', async () => (await statusOf(bundle, after.id)) === 'SUCCEEDED');
+    await until('it is left for another', async () => (await statusOf(bundle, free.id)) === 'QUEUED');
     expect(await bundle.tallyman.jobs.get(free.id)).toMatchObject({ status: 'QUEUED', attempts: 0 });
     await bundle.work({ kinds: [foreign] });
     await until('the other worker ran both', () => ran.length === 2);

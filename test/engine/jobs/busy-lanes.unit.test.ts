@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { BusyLanes } from '../../../src/engine/jobs/busy-lanes.ts';
+import { BusyLanes, lockOf } from '../../../src/engine/jobs/busy-lanes.ts';
 import type { Enqueued } from '../../../src/engine/jobs/enqueue.ts';
 import type { NewJob } from '../../../src/engine/jobs/new-job.ts';
 
@@ -12,13 +12,13 @@ const job = (lane: string | undefined, p: string, key?: string): NewJob => ({
 /** Writes that end when the test says so. */
 function harness() {
   const writes: { payloads: string[]; end: () => void; fail: (error: unknown) => void }[] = [];
-  const lanes = new BusyLanes((jobs) => {
+  const lanes = new BusyLanes<NewJob, Enqueued>((jobs) => {
     const payloads = jobs.map(({ row }) => row.p);
     return new Promise<Enqueued[]>((resolve, reject) => {
       const end = () => resolve(payloads.map((p) => ({ id: `id-${p}`, existing: false })));
       writes.push({ payloads, end, fail: reject });
     });
-  });
+  }, lockOf);
   return { lanes, writes, written: () => writes.map(({ payloads }) => payloads.join()) };
 }
 

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { examineJobs } from '../../../src/engine/jobs/check.ts';
 import { defineKind } from '../../../src/engine/jobs/kind.ts';
 import { type Bundle, engine, takeTurn } from '../../support/engine.ts';
+import { eventually } from '../../support/eventually.ts';
 
 const kind = defineKind<{ n: number }>({ name: 'k', handler: () => {} });
 
@@ -73,9 +74,12 @@ describe('tallyman.check()', () => {
       { check: 'workers', level: 'warn', message: 'jobs are due, and no worker is present' },
     ]);
     await bundle.work({ kinds: [kind] });
-    expect(await examineJobs(bundle.tallyman.database)).toMatchObject([
-      { check: 'work', level: 'ok' },
-      { check: 'workers', level: 'ok', message: '1 present' },
-    ]);
+    // With work to do it starts on that before it is listed.
+    await eventually(async () =>
+      expect(await examineJobs(bundle.tallyman.database)).toMatchObject([
+        { check: 'work', level: 'ok' },
+        { check: 'workers', level: 'ok', message: '1 present' },
+      ]),
+    );
   });
 });

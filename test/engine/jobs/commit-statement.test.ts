@@ -29,6 +29,8 @@ describe('ctx.commit with a statement', () => {
     await bundle.tallyman.enqueueMany(kind, upTo(50));
     await bundle.work({ kinds: [kind], concurrency: 20 });
     await until('all are done', async () => (await bundle.tallyman.jobs.counts()).SUCCEEDED === 50);
+    // Handlers are told a moment after the commit.
+    await until('all handlers are told', () => results.length === 50);
     expect(results).toEqual(Array.from({ length: 50 }, () => true));
     const [same] = await bundle.rows<{ jobs: string; commits: string }>(
       `select count(*) as jobs, count(distinct e.xmin::text) as commits from effects e

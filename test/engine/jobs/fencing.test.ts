@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { LeaseLostError } from '../../../src/engine/errors.ts';
 import { defineKind } from '../../../src/engine/jobs/kind.ts';
@@ -83,7 +82,7 @@ describe('fencing', () => {
         });
       },
     });
-    const worker = await bundle.work({ kinds: [kind], renewMs: 100, leaseMs: 5000 });
+    const worker = await bundle.work({ kinds: [kind], renewMs: 100, leaseMs: 9000 });
     worker.events.on('discarded', () => log.push('discarded'));
     const { id } = await bundle.tallyman.enqueue(kind, {});
     await until('it runs', () => log.length === 1);
@@ -104,13 +103,13 @@ describe('fencing', () => {
       name: 'blocking',
       handler: () => {
         runs += 1;
-        const end = Date.now() + 6000;
+        const end = Date.now() + 8000;
         while (Date.now() < end);
       },
     });
     const worker = bundle.tallyman.worker({
       kinds: [kind],
-      leaseMs: 1500,
+      leaseMs: 5000,
       renewMs: 300,
       recoverIntervalMs: 200,
     });
@@ -126,8 +125,9 @@ describe('fencing', () => {
 
   test('ENG-3: the heartbeat renews by the database’s clock, in one row a claim', async () => {
     const bundle = await engine();
-    const kind = defineKind({ name: 'slow', handler: () => sleep(2500) });
-    await bundle.work({ kinds: [kind], leaseMs: 5000, renewMs: 150, concurrency: 50 });
+    const renewedOften = Promise.withResolvers<void>();
+    const kind = defineKind({ name: 'slow', handler: () => renewedOften.promise });
+    await bundle.work({ kinds: [kind], leaseMs: 9000, renewMs: 150, concurrency: 50 });
     await bundle.tallyman.enqueueMany(
       kind,
       Array.from({ length: 50 }, () => ({ payload: {} })),
@@ -140,6 +140,7 @@ describe('fencing', () => {
         renewed.add(row.t);
       return renewed.size > 4;
     });
+    renewedOften.resolve();
     await until('all are done', async () => (await bundle.tallyman.jobs.counts()).SUCCEEDED === 50);
     expect((await bundle.tallyman.jobs.list()).items.every((job) => job.attempts === 1)).toBe(true);
   });

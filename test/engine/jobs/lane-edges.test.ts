@@ -132,12 +132,16 @@ test('LANE-3: a failed head stays the head, also if its lane cannot be let go wi
     const { rows } = await other.query<{ attempts: number }>('select attempts from tallyman.jobs');
     return rows[0]?.attempts === 1;
   });
-  await tallyman.enqueue(flaky, 'behind', { lane: 'a' });
+  const { id } = await tallyman.enqueue(flaky, 'behind', { lane: 'a' });
+  // Not on the connection with the open transaction: PostgreSQL reads pg_stat_activity once for each transaction.
   await until('the worker has tried to let go again', async () => {
-    const { rows } = await other.query<{ n: number }>(
-      `select count(*)::integer as n from pg_stat_activity where query like '%tallyman.settle%'`,
+    const rows = await bundle.rows(
+      `select 1 from pg_stat_activity
+        where datname = current_database() and query like '%tallyman' || '.settle(%'
+          and query_start > (select created_at from tallyman.jobs where id = $1)`,
+      [id],
     );
-    return (rows[0]?.n ?? 0) > 0;
+    return rows.length > 0;
   });
   await other.query('commit');
   await other.end();
@@ -145,4 +149,21 @@ test('LANE-3: a failed head stays the head, also if its lane cannot be let go wi
   expect(ran).toEqual(['head 1', 'head 2', 'behind 1']);
   await until('nothing is left', async () => (await bundle.rows('select 1 from tallyman.jobs')).length === 0);
   expect(await tallyman.check()).toEqual([]);
+});
+
+test('LANE-8: a job that was enqueued after its lane began to be let go is due, not delayed until the next poll', async () => {
+  const bundle = await engine();
+  const { tallyman } = bundle;
+  await tallyman.enqueue(kind, 1, { lane: 'a' });
+  const lane = await takeLane(bundle);
+  await bundle.rows('delete from tallyman.jobs');
+  await tallyman.database.transaction(async (tx) => {
+    // From here on now() of this transaction is before the job's.
+    await tx.query('select now()');
+    await tallyman.enqueue(kind, 2, { lane: 'a' });
+    await tx.query(`select tallyman.let_go($1, $2, $3, '{false}')`, [[lane.id], [lane.pos], [lane.floor]]);
+  });
+  expect(await bundle.rows('select due_at, pos is not null as "isReady" from tallyman.lanes')).toEqual([
+    { due_at: null, isReady: true },
+  ]);
 });

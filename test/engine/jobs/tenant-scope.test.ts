@@ -23,7 +23,7 @@ const all = "select tenant_id || ': ' || text as note from app.notes order by 1"
 const notes = async (bundle: Bundle) => (await bundle.rows<{ note: string }>(all)).map(({ note }) => note);
 
 describe('a handler of a tenant-scoped kind', () => {
-  test('reads and writes the rows of its tenant, whatever its statements say', async () => {
+  test('ENG-21: reads and writes the rows of its tenant, whatever its statements say', async () => {
     const bundle = await notebook();
     const seen: string[] = [];
     const kind = defineKind({
@@ -90,6 +90,7 @@ describe('a handler of a tenant-scoped kind', () => {
     const go = Promise.withResolvers<void>();
     let waiting = 0;
     const counts: Record<string, number> = {};
+    let told = 0;
     const handler = async (_: unknown, context: JobContext): Promise<void> => {
       waiting += 1;
       if (waiting === 9) started.resolve();
@@ -101,6 +102,7 @@ describe('a handler of a tenant-scoped kind', () => {
         [context.tenantId, context.id, context.kind],
       );
       counts[`${context.kind} ${context.tenantId}`] = rows[0]?.n ?? -1;
+      told += 1;
     };
     const scoped = defineKind({ name: 'scoped', scope: 'tenant', handler: (p, c) => handler(p, c) });
     const free = defineKind({ name: 'free', handler: (p, c) => handler(p, c) });
@@ -111,7 +113,9 @@ describe('a handler of a tenant-scoped kind', () => {
     await started.promise;
     go.resolve();
     await drained(bundle);
-    await until('all are counted', async () => (await bundle.tallyman.jobs.counts()).SUCCEEDED === 9);
+    expect((await bundle.tallyman.jobs.counts()).SUCCEEDED).toBe(9);
+    // Handlers are told a moment after the commit.
+    await until('all handlers are told', () => told === 9);
     expect(counts).toEqual({
       'scoped a': 0,
       'scoped b': 1,

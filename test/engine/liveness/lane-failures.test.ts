@@ -7,7 +7,9 @@ import { seededRandom } from '../../support/seeded-random.ts';
 import { until } from '../../support/until.ts';
 import { WiretapProxy } from '../../support/wiretap-proxy.ts';
 
-test('LANE-3: a lane with policy block stays blocked, whenever the worker is killed around the failure', async () => {
+test('LANE-3: a lane with policy block stays blocked, whenever the worker is killed around the failure', {
+  timeout: 600_000,
+}, async () => {
   const random = seededRandom();
   const scene = await stage();
   const { tallyman, rows, count } = scene;
@@ -33,7 +35,6 @@ test('LANE-3: a lane with policy block stays blocked, whenever the worker is kil
     await until(
       'a head of this round has started',
       async () => (await count('select count(distinct lane) from starts')) > round * 4,
-      20_000,
     );
     await sleep(random.between(0, 50));
     // Either may have them.
@@ -42,7 +43,7 @@ test('LANE-3: a lane with policy block stays blocked, whenever the worker is kil
   }
   await next.ready;
   const failed = `select count(*) from tallyman.history where status = 'FAILED'`;
-  await until('every head has failed', async () => (await count(failed)) === lanes.length, 40_000);
+  await until('every head has failed', async () => (await count(failed)) === lanes.length);
   await until(
     'recovery has freed what the killed workers held',
     async () => (await count('select count(*) from tallyman.claims')) === 0,
@@ -65,7 +66,7 @@ test('LANE-3: cancelling the head that waits for its retry frees the lane at onc
   const ran: number[] = [];
   const kind = defineKind<{ n: number }>({
     name: 'k',
-    retry: { backoff: () => 40_000 },
+    retry: { backoff: () => 600_000 },
     handler: ({ n }) => {
       ran.push(n);
       if (n === 0) throw new Error('later');
@@ -81,12 +82,11 @@ test('LANE-3: cancelling the head that waits for its retry frees the lane at onc
     async () => (await tallyman.lanes.get('a'))?.state === 'waiting',
   );
   await tallyman.jobs.cancel(head.id);
-  const began = performance.now();
-  await until('the next one runs', () => ran.includes(1), 10_000).catch(() => {});
-  expect(ran, `${Math.round(performance.now() - began)} ms after the cancel`).toEqual([0, 1]);
+  await until('the next one runs', () => ran.includes(1));
+  expect(ran).toEqual([0, 1]);
 });
 
-test('LANE-3: a failure in a lane whose answer was lost is counted once', async () => {
+test('LANE-3: a failure in a lane whose answer was lost is counted once', { timeout: 400_000 }, async () => {
   const scene = await stage();
   const { tallyman, rows } = scene;
   const proxy = await WiretapProxy.before(scene.url);
@@ -104,7 +104,7 @@ test('LANE-3: a failure in a lane whose answer was lost is counted once', async 
   const worker = behind.worker({
     kinds: [kind],
     pollIntervalMs: 200,
-    leaseMs: 3000,
+    leaseMs: 9900,
     renewMs: 800,
     recoverIntervalMs: 500,
     stopTimeoutMs: 2000,
@@ -116,7 +116,7 @@ test('LANE-3: a failure in a lane whose answer was lost is counted once', async 
   // One after another: each has a cut of its own.
   for (const [n, lane] of lanes.entries()) {
     await tallyman.enqueue(kind, { n }, { lane });
-    await allEnded(scene, 30_000);
+    await allEnded(scene);
   }
   expect(proxy.cuts).toBe(lanes.length);
   expect([...runs.values()]).toEqual(lanes.map(() => 3));

@@ -38,11 +38,11 @@ test('LANE-8: a lane that a writer holds locked holds up no other enqueue of the
   };
   const first = burst(0);
   const others = (n: number) => () => resolved.free === n && resolved.other === n;
-  await until('the others of the first burst resolve', others(10), 10_000).catch(() => {});
+  await until('the others of the first burst resolve', others(10), 30_000).catch(() => {});
   expect(resolved, 'while the lane is locked').toEqual({ free: 10, other: 10, locked: 0 });
   // Also those that come while the first burst still waits for the lane.
   const second = burst(10);
-  await until('the others of the second burst resolve', others(20), 10_000).catch(() => {});
+  await until('the others of the second burst resolve', others(20), 30_000).catch(() => {});
   expect(resolved, 'while the lane is locked').toEqual({ free: 20, other: 20, locked: 0 });
 
   await writer.query('commit');

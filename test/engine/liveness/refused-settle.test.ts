@@ -83,7 +83,7 @@ test.each(Object.keys(thrown))(
     const inLane = await tallyman.enqueue(kind, { n: 1 }, { lane: 'a' });
     await tallyman.enqueue(ordinary, { n: 11 }, { lane: 'a' });
     await work(scene, [kind, ordinary]);
-    await allEnded(scene, 15_000);
+    await allEnded(scene);
     const letters = await rows<{ id: string; kind: string; last_error: JobError }>(
       'select id, kind, last_error from tallyman.dead_letters order by id',
     );
@@ -130,7 +130,7 @@ test('ENG-19: a completion that the database refuses ends that job; the others a
     'create trigger refuse before insert on tallyman.history for each row execute function refuse()',
   );
   await work(scene, [kind]);
-  await allEnded(scene, 30_000);
+  await allEnded(scene);
   expect(
     await rows(
       `select id, 'ended' as status from tallyman.history where status = 'FAILED'

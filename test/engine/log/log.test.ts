@@ -95,11 +95,12 @@ describe('append', () => {
   });
 
   it('takes the identity from the digest where one is given', async () => {
-    await log.append('facts', { key: 'a', payload: { at: 1 }, digest: 'same' });
-    const again = await log.append('facts', { key: 'a', payload: { at: 2 }, digest: 'same' });
+    const [same, other] = ['a'.repeat(64), 'b'.repeat(64)];
+    await log.append('facts', { key: 'a', payload: { at: 1 }, digest: same });
+    const again = await log.append('facts', { key: 'a', payload: { at: 2 }, digest: same });
     expect(again).toEqual({ offset: 1, existing: true });
-    const other = log.append('facts', { key: 'a', payload: { at: 1 }, digest: 'other' });
-    await expect(other).rejects.toMatchObject({ code: 'CONFLICTING_DUPLICATE' });
+    const changed = log.append('facts', { key: 'a', payload: { at: 1 }, digest: other });
+    await expect(changed).rejects.toMatchObject({ code: 'CONFLICTING_DUPLICATE' });
   });
 
   it('gives back what it was given, and a payload that the server refuses fails alone', async () => {

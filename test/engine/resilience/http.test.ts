@@ -59,10 +59,10 @@ describe('a bounded HTTP call', () => {
       const dripping = setInterval(() => response.write('.'), 10);
       response.on('close', () => clearInterval(dripping));
     });
-    await expect(call(url, { timeoutMs: 100 })).rejects.toMatchObject({
+    await expect(call(url, { timeoutMs: 1_000 })).rejects.toMatchObject({
       failure: 'timeout',
       code: 'TIMEOUT',
-      message: 'no complete answer within 100 ms',
+      message: 'no complete answer within 1000 ms',
       isRetriable: true,
       partial: { status: 200 },
     });

@@ -31,7 +31,7 @@ describe('optional packages', () => {
       } catch (error) {
         console.log(error.name, error.code, error.message);
       }`;
-      const { output } = await runAlone(code, folder, 10_000);
+      const { output } = await runAlone(code, folder, 60_000);
       expect(output).toMatch(/^TallymanError MISSING_PACKAGE /);
       expect(output).toContain(`run "npm install ${name}"`);
     },

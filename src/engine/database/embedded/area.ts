@@ -103,11 +103,11 @@ async function openAsRoot(asked: string, systemDir: string): Promise<Area> {
     const data = await stat(join(folder, 'data')).catch(missing<Stats>);
     if (data?.uid === 0) throw ownedByRoot(folder);
     const account = data ? await ownerOf(data) : await accountForNew(keeper);
-    // The folder is ours, so it may be opened to passing through; the ways above it are not ours to change.
+    // The folder is ours, so we may let other accounts pass through it. The folders above are not ours to change.
     if (keeper.uid === 0) await chmod(folder, 0o711);
     const barred = account && (await firstBarred(folder, account));
     if (!barred) return areaIn(asked, folder, account, keeper);
-    // An empty folder gives way to a link; anything in it is somebody's and stays.
+    // An empty folder is replaced by a link. One with content belongs to somebody and stays.
     if (!there.isDirectory()) throw unreachable(asked, account, barred);
     await rmdir(asked).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') throw unreachable(asked, account, barred);

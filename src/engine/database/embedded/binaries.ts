@@ -85,7 +85,7 @@ export async function usableBinaries(
   systemDir: string,
 ): Promise<Binaries> {
   const inPlace = binariesIn(found.root);
-  // A strict umask at install closes everything alike, so two files stand for all.
+  // A strict umask at install affects all files alike, so it is enough to check two.
   const open =
     !account ||
     ((await canRead(inPlace.postgres, account)) &&
@@ -105,7 +105,7 @@ interface LibraryLink {
  * npm packages hold no links, so an install script makes libpq.so.5 and its like; with --ignore-scripts they are
  * missing and the programs do not load.
  */
-export async function makeLinks(root: string, packageName: string): Promise<void> {
+async function makeLinks(root: string, packageName: string): Promise<void> {
   const list = await readFile(join(root, 'native', 'pg-symlinks.json'), 'utf8').catch(missing<string>);
   if (list === undefined) return;
   for (const { source, target } of JSON.parse(list) as LibraryLink[]) {

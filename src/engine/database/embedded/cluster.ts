@@ -19,7 +19,7 @@ const PASSED_ON = /^(PATH|LD_LIBRARY_PATH|NIX_LD.*|TMPDIR|TEMP|TMP|SystemRoot|Sy
 
 export const serverEnvironment = (): NodeJS.ProcessEnv => ({
   ...Object.fromEntries(Object.entries(process.env).filter(([name]) => PASSED_ON.test(name))),
-  // start.ts reads its messages, so they must not come in the user's language.
+  // We read its messages, so they must not come in the user's language.
   LC_ALL: 'C',
 });
 

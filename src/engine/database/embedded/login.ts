@@ -4,7 +4,7 @@ import type { Area } from './area.ts';
 import { SUPERUSER } from './cluster.ts';
 import { HOST } from './port.ts';
 
-export const DATABASE = 'tallyman';
+const DATABASE = 'tallyman';
 
 export const urlFor = (port: number, password: string): string =>
   `postgres://${SUPERUSER}:${encodeURIComponent(password)}@${HOST}:${port}/${DATABASE}`;

@@ -98,7 +98,7 @@ async function takeNext(area: Area, folder: string, draft: string, self: OwnerRe
       throw error;
     }
     if (Math.max(...(await generations(folder))) === next) return next;
-    // The number was free only because its holder has come, gone and been tidied away since we looked.
+    // The number was free only because its holder started, ended and was cleaned up since we looked.
     await rm(path, { force: true });
   }
 }

@@ -18,7 +18,7 @@ function tryPort(port: number): Promise<number | undefined> {
   });
 }
 
-/** The port asked for, or none other; else the one of last time, so that a URL written down stays good; else any. */
+/** The requested port and no other; without a request the last one, so that a noted URL stays valid; otherwise any. */
 export async function choosePort(area: Area, asked: number | undefined): Promise<number> {
   if (asked !== undefined) {
     if ((await tryPort(asked)) === undefined) throw portTaken(asked);

@@ -27,7 +27,7 @@ export interface LaunchOptions {
   readonly logger: Logger;
 }
 
-/** Recovery after a crash is part of a start and may take minutes; to cut it short would only make it begin again. */
+/** Recovery after a crash is part of a start and may take minutes. If it is interrupted, it only begins again. */
 const START_LIMIT_MS = 300_000;
 const READY_POLL_MS = 4;
 const FAST_STOP_MS = 60_000;
@@ -83,7 +83,7 @@ const startFailed = (area: Area, log: string): TallymanError =>
     { details: { dataDir: area.asked, log: area.log } },
   );
 
-/** Nothing is awaited between the spawn and the listeners: a server that ends at once would end unheard. */
+/** Await nothing between the spawn and the listeners: the exit of a server that ends at once would be missed. */
 function spawnServer(options: LaunchOptions, logFile: number): Postmaster & { failure(): Error | undefined } {
   const { area, binaries } = options;
   const child = spawn(binaries.postgres, commandLine(options), {

@@ -1,5 +1,5 @@
--- An enqueue in whose commit an idle worker takes its turn: the jobs are there and held at once, and the worker, which
--- has them already, need not ask for them. Returns null, and writes nothing, where another claim has the turn, where
+-- Enqueues jobs and claims them for an idle worker, in one commit: the worker has the jobs already and need not ask for
+-- them. Returns null, and writes nothing, where another claim has the turn, where
 -- other work comes first, and where the queue is paused or has limits.
 --
 -- Otherwise the claim's token, the stream, the time of the enqueue in microseconds since 1970, and the ids. As one array:
@@ -21,7 +21,7 @@ declare
   v_token bigint;
   v_ids bigint[];
 begin
-  -- What commits between this look and the lock is passed over, as what commits late is by a claim, and found as that is.
+  -- A job that commits between this check and the lock is not seen here. A late turn finds it, as every late commit.
   -- min(), not exists(): as a join this could be planned as a walk along every waiting job of every stream.
   with stream as (
     select s.id, s.first_token

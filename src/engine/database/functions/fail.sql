@@ -94,8 +94,8 @@ language sql as $$
 $$;
 
 -- A worker reports failures. items as in attempt_failed, plus `token`; of a job in a lane also `lane` and `lane_pos`: the
--- lane is let go with the failure, in one commit. LOST: another worker has taken the claim over. A repeated report of what was
--- counted before tells what became of it then. What is not answered was cancelled.
+-- lane is let go with the failure, in one commit. LOST: another worker has taken the claim over. If a failure is reported
+-- again, the answer is what became of it the first time. A job without an answer was cancelled.
 create or replace function tallyman.fail(p_worker text, p_items json, p_keep_ms double precision)
 returns table (id bigint, status text, let_go boolean, blocked boolean)
 language plpgsql as $$

@@ -34,7 +34,7 @@ begin
     get diagnostics v_lanes = row_count;
     promoted := promoted + v_lanes;
   end if;
-  -- greatest() passes over a null, so nothing waiting must not come as far as there: it would read as "due now".
+  -- greatest() ignores nulls: without the WHERE, nothing waiting would read as "due now".
   select greatest(0, extract(epoch from next.at - clock_timestamp()) * 1000) into next_due_ms
     from (select least(
             (select min(j.scheduled_at) from tallyman.jobs j where j.lane is null and j.pos is null),

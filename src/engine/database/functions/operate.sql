@@ -190,7 +190,7 @@ language sql as $$
   select count(*)::integer from gone
 $$;
 
--- Runs a job again: one that ended unhappily from the start; one that waits, now.
+-- Runs a job again. One that failed, was cancelled or is a dead letter starts over; one that waits runs now.
 create or replace function tallyman.retry(p_id bigint) returns boolean
 language plpgsql as $$
 declare

@@ -4,8 +4,8 @@
 create or replace function tallyman.presence_key(p_worker text) returns bigint
 language sql immutable as $$ select hashtextextended(p_worker, 7411) $$;
 
--- A worker says that it is there, from a session that it will keep: the lock ends with the session. Called again
--- whenever a session was lost.
+-- Marks a worker as present. The lock ends with the session, so call it on a session that is kept, and again after a
+-- session was lost.
 create or replace function tallyman.present(p_worker text) returns void
 language plpgsql as $$
 begin
@@ -36,8 +36,8 @@ begin
   delete from tallyman.workers w where w.id = p_worker;
 end $$;
 
--- What a worker looks after between two claims, in one statement: what has fallen due, and who is gone. `expired` tells
--- that a lease is past.
+-- What a worker does between two claims, in one statement: put due work on its stream, and find workers that are gone.
+-- `expired` tells that a lease is past.
 create or replace function tallyman.make_rounds(
   p_limit integer, p_all_return boolean,
   out promoted integer, out next_due_ms double precision, out gone text[], out look_again_ms double precision,
@@ -52,8 +52,8 @@ begin
 end $$;
 
 -- Finds workers that are gone. A free lock is noted first: a live worker that has lost its connection has a moment to
--- come back. After a start of the server everybody has to come back, so there is more time; likewise after a fail-over,
--- of which only those know whose own connections were lost (p_all_return).
+-- come back. After a start of the server all workers have to reconnect, so there is more time. The same holds after a
+-- fail-over; only workers whose own connections were lost know of it (p_all_return).
 -- Returns the workers whose time is over, and in how many milliseconds to look again if one is missing.
 create or replace function tallyman.absent_workers(p_all_return boolean, out gone text[], out look_again_ms double precision)
 language plpgsql as $$
@@ -154,7 +154,7 @@ begin
   perform tallyman.free_positions(v_streams, v_positions);
 end $$;
 
--- Everything that one dead worker held. Who killed it?
+-- Takes back everything that one dead worker held, and decides which job is charged:
 --
 --   one isolated job had started      that job, whatever ran beside it. It is charged for this crash, and for those before
 --                                     that it is suspected of; the others go back as they are

@@ -2,18 +2,28 @@
 
 -- Makes the role and gives it what it needs. A role belongs to the whole server and takes the right to make roles: where
 -- that was missing when this was migrated, the API calls it again and says what is missing.
+--
+-- Every process calls it when it starts. Two grants on one object at a time fail with "tuple concurrently updated", so it
+-- takes the lock that migrations hold (migrate.ts), which grant, too. That lock is of one database; the role and who is a
+-- member of it belong to all databases of the server, hence the exceptions.
 create or replace function tallyman.prepare_tenants() returns void
 language plpgsql as $$
 begin
+  perform pg_advisory_xact_lock(x'74110001'::bigint);
   if to_regrole('tallyman_tenant') is null then
     begin
       create role tallyman_tenant nologin;
     exception when duplicate_object or unique_violation then
-      null;  -- Somebody else was faster.
+      null;  -- Another process has just made it.
     end;
   end if;
   if not pg_has_role(current_user, 'tallyman_tenant', 'member') then
-    execute format('grant tallyman_tenant to %I', current_user);
+    begin
+      execute format('grant tallyman_tenant to %I', current_user);
+    exception when unique_violation or internal_error then
+      -- Another database of this server did the same. If it did not, the next statement that needs the role says so.
+      null;
+    end;
   end if;
   grant usage on schema tallyman to tallyman_tenant;
   -- Shared by all tenants, and nothing of any tenant in them.

@@ -68,7 +68,7 @@ create table tallyman.jobs (
   correlation_id text,
   dedupe_key text,
   last_error json,
-  -- Crashes of workers (tallyman.crashes) that it may have caused, and that nobody was charged for yet.
+  -- Crashes of workers (tallyman.crashes) that it may have caused, and for which no job was charged yet.
   suspected_of bigint[],
   -- W3C traceparent of the enqueue and, behind a blank, its tracestate. Goes with the job: neither history nor dead
   -- letters keep it.
@@ -254,43 +254,76 @@ create table tallyman.schedules (
 
 create table tallyman.log_streams (
   id integer generated always as identity primary key,
-  name text not null unique check (octet_length(name) between 1 and 256),
+  tenant_id text not null,
+  name text not null check (octet_length(name) between 1 and 256),
+  -- A key is unique among the tenant's streams of one key space.
+  key_space text not null check (octet_length(key_space) between 1 and 256),
+  -- Changes when offsets could be issued a second time, such as after a restore from a backup.
+  epoch uuid not null default gen_random_uuid(),
   -- Moved only under the row's lock, which is held until the commit: so offsets are dense and in commit order.
   next_offset bigint not null default 1,
-  -- Entries below this offset were dropped by retention; their keys are in log_keys.
-  first_offset bigint not null default 1
+  -- Entries below this offset were trimmed; their keys are in log_keys.
+  first_offset bigint not null default 1,
+  -- Of the last entry; before the first one, of the epoch (see log_append).
+  chain bytea not null,
+  -- Of the payloads that were not trimmed.
+  bytes bigint not null default 0,
+  -- When the last entry was appended: times never decrease along the offsets, whatever the clock does.
+  appended_at timestamptz not null default '-infinity',
+  deleted_at timestamptz,
+  constraint log_streams_name unique (tenant_id, name)
 ) with (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 create table tallyman.log_entries (
-  stream integer not null,
   "offset" bigint not null,
-  -- Bytes are compared, not words: what a language thinks of the order of keys only costs time.
-  key text collate "C" not null check (octet_length(key) between 1 and 512),
-  digest text not null,
-  appended_at timestamptz not null default clock_timestamp(),
+  appended_at timestamptz not null,
+  -- Names tenant, key space and key: see log/entry.ts.
+  key_hash uuid not null,
+  stream integer not null,
+  -- Of the payload.
+  bytes integer not null,
+  key text collate "C" not null,
+  digest bytea not null,
+  chain bytea not null,
   payload json not null,
   primary key (stream, "offset"),
-  -- The key comes first so that a lookup by key alone can use no other index (see log_append).
-  constraint log_entries_key unique (key, stream)
+  constraint log_entries_key unique (key_hash)
 ) with (autovacuum_vacuum_insert_scale_factor = 1);
 
--- A key is promised forever, an entry is not: when an entry is trimmed, its key moves here. A key is in exactly one
--- of the two tables.
+-- A key is promised forever, an entry is not: before an entry is trimmed, its key is copied here.
 create table tallyman.log_keys (
-  stream integer not null,
-  key text collate "C" not null,
   "offset" bigint not null,
-  digest text not null,
-  primary key (stream, key)
+  key_hash uuid primary key,
+  -- The first half of the entry's digest: enough to tell whether content is the same.
+  digest uuid not null,
+  stream integer not null
 );
 
--- What functions hand to each other.
+-- What functions pass to each other.
 
+-- A job that is to be enqueued, through the steps of enqueue_full.
 create type tallyman.new_job as (
-  ord integer, s integer, k text, p json, m smallint, t text, d double precision, at timestamptz, c text,
-  x text, xk interval, l text, b text, o boolean, w text
+  n integer,                 -- its place in the call, from 1
+  id bigint,                 -- of the job that owns its dedupe key; null where it has none
+  is_existing boolean,       -- that is another job: this one is not written
+  queue text, stream integer, kind text, payload json, max_attempts smallint, tenant_id text,
+  scheduled_at timestamptz,  -- null: now
+  correlation_id text, dedupe_key text,
+  dedupe_keep interval,      -- how long after the job's end the key is kept; null is as long as history is
+  lane text, lane_policy text, latest_only boolean, trace text
 );
 
+-- Jobs that a worker has finished, through the steps of settle.
+create type tallyman.done_jobs as (
+  worker text,
+  streams integer[], positions bigint[],                         -- the free ones; each stream once
+  lanes bigint[], first_seqs bigint[], last_seqs bigint[],       -- those in lanes; each lane once, with its range
+  seqs bigint[],                                                 -- the same one by one, where that is asked for
+  superseded bigint[],                                           -- seqs of those that were not run
+  keep_ms double precision                                       -- how long history is kept; 0: not written
+);
+
+-- What a claim holds, as recovery sees it.
 create type tallyman.held_item as (
   token bigint, stream integer, queue text, priority smallint, variant text, pos bigint, lane bigint,
   job bigint, job_pos bigint,  -- the free job, or the head of the lane

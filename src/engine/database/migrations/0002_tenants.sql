@@ -44,3 +44,4 @@ select tallyman.isolate('tallyman.history');
 select tallyman.isolate('tallyman.dead_letters');
 select tallyman.isolate('tallyman.dedupe_keys');
 select tallyman.isolate('tallyman.schedules');
+select tallyman.isolate('tallyman.log_streams');

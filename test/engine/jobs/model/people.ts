@@ -63,7 +63,8 @@ export class People {
     const { kind, options, laneKey } = this.#placed(place);
     if (this.#writers.has(number) || this.isWritten(laneKey)) return;
     const client = await this.#bundle.tallyman.database.pool.connect();
-    await client.query('begin');
+    // However long the history goes on.
+    await client.query('begin; set local idle_in_transaction_session_timeout = 0');
     const { id } = await this.#bundle.tallyman.enqueue(kind, 0, { ...options, tx: client });
     this.#writers.set(number, { client, laneKey, add: () => this.#add(id, place, true) });
   }

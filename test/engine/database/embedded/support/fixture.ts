@@ -33,7 +33,7 @@ export const onLinux = process.platform === 'linux';
 export const NOBODY = 65_534;
 
 // A first start takes a second on a free machine and many on a busy one.
-vi.setConfig({ testTimeout: 90_000, hookTimeout: 60_000 });
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });
 
 /** Processes whose command line names this folder: no other test's, as the folder's name is random. */
 export function processesOf(folder: string): number[] {
