@@ -1,0 +1,39 @@
+import { lookup } from 'node:dns/promises';
+import type { Socket } from 'node:net';
+import type { ConnectionOptions } from 'node:tls';
+import { buildConnector } from 'undici';
+
+export interface Target {
+  /** The IP address: no more lookup is needed. */
+  readonly address: string;
+  readonly port: number;
+  /** Given for TLS: the name that the certificate must be for. Null where the URL has an address for a name. */
+  readonly tls?: { readonly servername: string | null };
+}
+
+/** Makes the connections. Tests pass one that records the targets. */
+export interface Network {
+  resolve(name: string): Promise<readonly string[]>;
+  connect(target: Target): Promise<Socket>;
+}
+
+const connectTimeoutMs = 10_000;
+
+/** `tls`: such as authorities to trust beside those that Node.js does. */
+export function realNetwork(tls: Pick<ConnectionOptions, 'ca'> = {}): Network {
+  const connector = buildConnector({ ...tls, timeout: connectTimeoutMs, allowH2: false });
+  return {
+    resolve: async (name) => (await lookup(name, { all: true })).map(({ address }) => address),
+    connect: ({ address, port, tls: secured }) =>
+      new Promise((resolve, reject) => {
+        const options = {
+          hostname: address,
+          host: address,
+          port: String(port),
+          protocol: secured ? 'https:' : 'http:',
+          ...(secured?.servername && { servername: secured.servername }),
+        };
+        connector(options, (error, socket) => (error ? reject(error) : resolve(socket as Socket)));
+      }),
+  };
+}
