@@ -3,7 +3,6 @@
  * this process if it is installed.
  */
 
-import type { MqttOptions } from '../apps/iot/mqtt/index.ts';
 import { describe } from '../engine/database/database.ts';
 import { TallymanError } from '../engine/errors.ts';
 import { startAedes } from './broker/aedes.ts';
@@ -21,10 +20,8 @@ export interface Broker {
 /** `folder`: where our own broker keeps its messages. */
 export async function openBroker(folder: string, env = process.env): Promise<Broker> {
   const url = env.MQTT_URL;
-  if (url !== undefined && url !== '') {
-    connectionOf(url);
+  if (url !== undefined && url !== '')
     return { url, where: `MQTT_URL, ${describe(url)}`, close: async () => {} };
-  }
   const program = findMosquitto(env);
   if (program !== undefined) return startMosquitto(program, `${folder}/mosquitto`);
   const inProcess = await startAedes();
@@ -38,24 +35,4 @@ export async function openBroker(folder: string, env = process.env): Promise<Bro
       '  one that runs elsewhere       MQTT_URL=mqtt://host:1883 npm start',
     ].join('\n'),
   );
-}
-
-/** How the consumer reaches the broker of an address. */
-export function connectionOf(
-  address: string,
-): Pick<MqttOptions, 'brokerHost' | 'brokerPort' | 'tls' | 'username' | 'password'> {
-  const url = URL.canParse(address) ? new URL(address) : undefined;
-  if (url === undefined || !['mqtt:', 'mqtts:'].includes(url.protocol) || url.hostname === '')
-    throw new TallymanError(
-      'BAD_OPTION',
-      `MQTT_URL is "${describe(address)}"; expected mqtt://host:1883 or mqtts://user:password@host:8883`,
-    );
-  const tls = url.protocol === 'mqtts:';
-  return {
-    brokerHost: url.hostname.replace(/^\[|\]$/g, ''),
-    brokerPort: url.port === '' ? (tls ? 8883 : 1883) : Number(url.port),
-    tls,
-    ...(url.username !== '' && { username: decodeURIComponent(url.username) }),
-    ...(url.password !== '' && { password: decodeURIComponent(url.password) }),
-  };
 }

@@ -1,8 +1,10 @@
 import { Command, CommanderError } from 'commander';
+import { TallymanError } from '../engine/errors.ts';
+import { apps } from '../host/apps.ts';
 import { durationMs } from '../host/cli/duration.ts';
 import { exitCodes, explain } from '../host/cli/exit.ts';
-import { wholeNumber } from '../host/cli/options.ts';
 import { complain, print } from '../host/cli/output/print.ts';
+import type { Demo } from '../host/demo.ts';
 import { type DemoOptions, runDemo } from './demo.ts';
 
 for (const stream of [process.stdout, process.stderr])
@@ -10,37 +12,38 @@ for (const stream of [process.stdout, process.stderr])
     if (error.code !== 'EPIPE') throw error;
   });
 
-const program = new Command('npm start --')
-  .description(
-    'Dock doors that read baskets, on the embedded PostgreSQL or on DATABASE_URL, with open books. The broker is MQTT_URL, ' +
-      'else a Mosquitto of its own.',
-  )
-  .option('--headless', 'plain lines, also on a terminal')
-  .option(
-    '--for <time>',
-    'stop after this time (30s, 5m), finish what is under way, and check the books',
-    durationMs,
-  )
-  .option('--chaos', 'kill and restart the processor all the time')
-  .option('--rate <count>', 'reads a second', wholeNumber(1, 20_000), 100)
-  .option('--doors <count>', 'dock doors', wholeNumber(1, 1000), 6)
-  .option('--baskets <count>', 'baskets that pass them', wholeNumber(2, 100_000), 60)
-  .option(
-    '--seed <number>',
-    'the same seed makes the same reads and the same trouble',
-    wholeNumber(0, 2 ** 32 - 1),
-  )
-  .addHelpText(
-    'after',
-    '\nExit codes: 0 stopped with balanced books, 1 they do not balance or there is no broker, 2 wrong usage, 4 no database.',
-  )
-  .exitOverride()
-  .showHelpAfterError('(--help shows how it is used)');
+/** The first app in the list that has one. */
+async function findDemo(): Promise<Demo> {
+  for (const { demo } of apps) if (demo) return demo();
+  throw new TallymanError('NOT_FOUND', 'no app has a demo');
+}
+
+function programOf(demo: Demo): Command {
+  const program = new Command('npm start --')
+    .description(
+      `${demo.description}, on the embedded PostgreSQL or on DATABASE_URL, with open books. The broker is MQTT_URL, else a Mosquitto of its own.`,
+    )
+    .option('--headless', 'plain lines, also on a terminal')
+    .option(
+      '--for <time>',
+      'stop after this time (30s, 5m), finish what is under way, and check the books',
+      durationMs,
+    )
+    .addHelpText(
+      'after',
+      '\nExit codes: 0 stopped with balanced books, 1 they do not balance or there is no broker, 2 wrong usage, 4 no database.',
+    )
+    .exitOverride()
+    .showHelpAfterError('(--help shows how it is used)');
+  demo.options(program);
+  return program;
+}
 
 async function main(): Promise<number> {
   try {
-    program.parse();
-    const { summary, balanced } = await runDemo(program.opts<DemoOptions>());
+    const demo = await findDemo();
+    const program = programOf(demo).parse();
+    const { summary, balanced } = await runDemo(demo, program.opts<DemoOptions>());
     print(summary);
     return balanced ? exitCodes.ok : exitCodes.failed;
   } catch (error) {

@@ -50,7 +50,7 @@ export const readerDefaults = {
   damaged: 0,
 } as const;
 
-export const topicOf = (device: string): string => `zebra/fx/${device}/reads`;
+const topicOf = (device: string): string => `zebra/fx/${device}/reads`;
 
 export const deviceNames = (devices: number): string[] =>
   Array.from({ length: devices }, (_, door) => deviceName(door));

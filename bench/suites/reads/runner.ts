@@ -42,6 +42,8 @@ const ownMatters: Readonly<Record<Workload, readonly SystemName[] | undefined>> 
   reads: undefined,
   'reads-1m-baskets': ['tallyman'],
   'reads-million': ['tallyman', 'tallyman-mqtt'],
+  'reads-late': ['tallyman'],
+  'reads-listened': ['tallyman'],
 };
 
 const contenders = (workload: Workload, options: SuiteOptions) =>

@@ -15,10 +15,27 @@ const start = Date.UTC(2026, 0, 1);
 /** Reads `from` to `to` of the stream. */
 export function readsOf(size: Size, from: number, to: number): TagRead[] {
   return Array.from({ length: to - from }, (_, offset) => {
-    const place = from + offset;
-    return readAt(size, isDuplicate(place) ? place - 1 : place);
+    const slot = from + offset;
+    const place = isDuplicate(slot) ? slot - 1 : slot;
+    return readAt(size, size.late ? placeOfLate(size, place) : place);
   });
 }
+
+/** A late read is handed in this many blocks after its own. */
+const LATE_BY = 500;
+
+/** One place in each block of twenty is filled with the read that belongs to that place of an earlier block. */
+function placeOfLate({ reads }: Size, place: number): number {
+  const blocks = Math.floor(reads / DUPLICATE_EVERY);
+  const block = Math.floor(place / DUPLICATE_EVERY);
+  if (block >= blocks || place % DUPLICATE_EVERY !== lateIn(block)) return place;
+  // The first blocks get what would come after the end.
+  const own = (block - LATE_BY + blocks) % blocks;
+  return own * DUPLICATE_EVERY + lateIn(own);
+}
+
+/** Another read of a pass each time; never one that comes twice. */
+const lateIn = (block: number): number => (block * 5) % (DUPLICATE_EVERY - 2);
 
 const isDuplicate = (place: number) => place % DUPLICATE_EVERY === DUPLICATE_EVERY - 1;
 

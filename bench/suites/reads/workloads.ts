@@ -15,6 +15,17 @@ export const WORKLOADS = [
     unit: 'reads/s',
     summary: '1,000,000 reads in one go; `growth` is what the process kept of the last half, in MB.',
   },
+  {
+    name: 'reads-late',
+    unit: 'reads/s',
+    summary:
+      'The first workload with one read in twenty late by 10,000 reads (two seconds): put in its place.',
+  },
+  {
+    name: 'reads-listened',
+    unit: 'reads/s',
+    summary: 'The first workload while a listener in the same process follows the events `rfid.movement`.',
+  },
 ] as const;
 
 export type Workload = (typeof WORKLOADS)[number]['name'];
@@ -24,6 +35,10 @@ export interface Size {
   readonly baskets: number;
   /** Baskets, and a processed read of each, that are there before the clock starts. */
   readonly preloaded: number;
+  /** One read in twenty comes late. */
+  readonly late?: boolean;
+  /** Somebody follows the movements. */
+  readonly listened?: boolean;
 }
 
 /** The hand-written service needs a minute for what COPY does in one second. */
@@ -33,5 +48,7 @@ export function sizeOf(workload: Workload, slow: boolean, quick: boolean): Size 
   const reads = slow ? (quick ? 2_000 : 10_000) : quick ? 40_000 : 200_000;
   if (workload === 'reads-1m-baskets')
     return { reads, baskets: quick ? 100_000 : 1_000_000, preloaded: quick ? 100_000 : 1_000_000 };
-  return { reads, baskets: 10_000, preloaded: 0 };
+  const size = { reads, baskets: 10_000, preloaded: 0 };
+  if (workload === 'reads-late') return { ...size, late: true };
+  return workload === 'reads-listened' ? { ...size, listened: true } : size;
 }

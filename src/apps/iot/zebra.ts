@@ -1,5 +1,5 @@
 /**
- * Messages of Zebra FX readers, on `zebra/fx/{device}/reads`. One message is a read, an array of reads, or a read whose
+ * Reads of Zebra FX readers, usually on `zebra/fx/{device}/reads`. One message is a read, an array of reads, or a read whose
  * `data.tagData` lists tags that share its time:
  *
  *     {"type": "SIMPLE", "timestamp": "…", "data": {"idHex": "…", "antenna": 1, "peakRssi": -52, "eventNum": 17}}
@@ -23,6 +23,8 @@ export interface ZebraReads {
 
 export interface ZebraOptions {
   readonly tenantId: string;
+  /** Default: the one of a topic `zebra/fx/{device}/reads`. */
+  readonly deviceId?: string;
   /** Longer messages are refused without parsing. Default 4 MiB: more than 10,000 reads. */
   readonly maxBytes?: number;
 }
@@ -40,19 +42,14 @@ export function deviceOfTopic(topic: string): string | undefined {
 }
 
 export function parseZebraReads(topic: string, payload: Buffer, options: ZebraOptions): ZebraReads {
-  const deviceId = deviceOfTopic(topic);
+  const deviceId = options.deviceId ?? deviceOfTopic(topic);
   if (deviceId === undefined) return refused(`topic "${topic}" is not zebra/fx/{device}/reads`);
   if (deviceId.includes('\0') || Buffer.byteLength(deviceId) > longestDevice)
     return refused('the topic names a device that cannot be one');
-  const { maxBytes = defaultMaxBytes, tenantId } = options;
-  if (payload.length > maxBytes)
-    return refused(`the message has ${payload.length} bytes; at most ${maxBytes} are read`);
-  let message: unknown;
-  try {
-    message = JSON.parse(payload.toString('utf8'));
-  } catch (error) {
-    return refused(`the message is not JSON: ${messageOf(error)}`);
-  }
+  const { maxBytes, tenantId } = options;
+  const parsed = parseJson(payload, maxBytes);
+  if ('flaw' in parsed) return refused(parsed.flaw);
+  const { message } = parsed;
   const tags = (Array.isArray(message) ? message : [message]).flatMap(tagsOf);
   const reads: RawTagRead[] = [];
   const rejected: RejectedItem[] = [];
@@ -62,6 +59,20 @@ export function parseZebraReads(topic: string, payload: Buffer, options: ZebraOp
     else reads.push({ tenantId, deviceId, ...read });
   }
   return { reads, rejected };
+}
+
+/** The JSON of a message, or why there is none. */
+export function parseJson(
+  payload: Buffer,
+  maxBytes = defaultMaxBytes,
+): { readonly message: unknown } | { readonly flaw: string } {
+  if (payload.length > maxBytes)
+    return { flaw: `the message has ${payload.length} bytes; at most ${maxBytes} are read` };
+  try {
+    return { message: JSON.parse(payload.toString('utf8')) };
+  } catch (error) {
+    return { flaw: `the message is not JSON: ${messageOf(error)}` };
+  }
 }
 
 const refused = (reason: string): ZebraReads => ({ reads: [], rejected: [{ index: null, reason }] });
@@ -117,10 +128,10 @@ const finite = (value: unknown): number | null =>
 const wholeWithin = (value: unknown, min: number, max: number): number | null =>
   Number.isInteger(value) && (value as number) >= min && (value as number) <= max ? (value as number) : null;
 
-const isRecord = (value: unknown): value is Record<string, unknown> =>
+export const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-function kindOf(value: unknown): string {
+export function kindOf(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (value === null) return 'null';
   return Array.isArray(value) ? 'an array' : `a ${typeof value}`;

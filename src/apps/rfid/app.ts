@@ -23,14 +23,12 @@ export const rfidApp = defineApp({
     { name: 'rfid.process-read' },
     { name: 'rfid.reconcile-camera-read' },
     { name: 'rfid.import-plates' },
-    {
-      name: 'rfid.forget-reads',
-      acrossTenants: 'deletes old reads of every tenant; takes nothing from its payload',
-    },
+    { name: 'rfid.forget-reads' },
     { name: 'iot.unreadable-message' },
   ],
+  errors: { BUSY: 503 },
   events: rfidEventTypes,
-  routes: async () => (await import('./routes.ts')).rfidRoutes,
+  routes: async (host) => (await import('./routes.ts')).rfidRoutes(host),
   commands: (program, frame) => {
     addRfid(program, frame);
     addReplay(program, frame);
@@ -39,5 +37,6 @@ export const rfidApp = defineApp({
   metrics: async (registry) => new (await import('./intake/metrics.ts')).PlantMetrics(registry),
   timeline: momentsOf,
   search: basketsLike,
+  demo: async () => (await import('./demo/plant.ts')).plantDemo,
   start: async (host, config, metrics) => (await import('./start.ts')).startRfid(host, config, metrics),
 });

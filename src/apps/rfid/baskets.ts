@@ -22,6 +22,9 @@ export interface Movement {
   readonly toLocationId: string;
   readonly deviceId: string;
   readonly at: Date;
+  /** How often it was made again within the window, and when last. */
+  readonly repeats: number;
+  readonly lastAt: Date | null;
 }
 
 export interface MovementFilter {
@@ -35,7 +38,7 @@ const basketColumns = `b.id, b.tenant_id as "tenantId", b.epc_hex as "epcHex", b
   b.last_seen_at as "lastSeenAt"`;
 
 /** By its tag, as 24 hexadecimal digits. Relies on baskets_by_epc. */
-export async function findBasket(on: Queryable, tenantId: string, epc: string): Promise<Basket | undefined> {
+async function findBasket(on: Queryable, tenantId: string, epc: string): Promise<Basket | undefined> {
   const { rows } = await on.query<Basket>(
     `select ${basketColumns} from rfid.baskets b where b.tenant_id = $1 and b.epc_hex = $2`,
     [tenantId, epc.trim().toUpperCase()],
@@ -77,7 +80,7 @@ export async function listMovements(
   const { rows } = await on.query<Movement>(
     `select m.id, m.basket_id as "basketId", b.epc_hex as "epcHex", b.epc_uri as "epcUri",
             m.from_location_id as "fromLocationId", m.to_location_id as "toLocationId", m.device_id as "deviceId",
-            m.event_timestamp as at
+            m.event_timestamp as at, m.repeats, m.last_at as "lastAt"
        from rfid.movements m join rfid.baskets b on b.id = m.basket_id
       where m.tenant_id = $1 and ($2::bigint is null or m.basket_id = $2)
         and ($3::timestamptz is null or m.event_timestamp >= $3) and ($4::timestamptz is null or m.event_timestamp < $4)

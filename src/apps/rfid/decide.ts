@@ -1,18 +1,16 @@
 /**
- * Decides what reads do to baskets. Pure; a batch gives the same result as its reads one after another.
- * A basket is where it was last seen. A read at another place moves it, if the read is newer than the basket's last one.
- * The first read moves it from nowhere. The same movement again within five minutes counts as one movement.
- * A movement is stored once per window. A window begins with its bucket of five minutes or with the basket's previous
- * movement, whichever is later. So two decisions from the same state land in the same window and collide there, while
- * A→B, B→A, A→B, however fast, fall into three windows. The times of a basket's movements strictly increase.
+ * Decides what reads do to baskets. Pure; the same reads in any batches and in any order end in the same baskets and movements.
+ * Reads that are newer than everything known of their basket need its state alone (here); others need its reads around them
+ * (retrace.ts, reorder.ts). Both follow the rules in track.ts.
  */
-import { type Micros, secondsToMicros } from '../../engine/instant.ts';
-import type { ExaminedRead, SkipReason } from './tag-read.ts';
+import type { Micros } from '../../engine/instant.ts';
+import { type Reordered, reorder } from './reorder.ts';
+import type { StoredTrack } from './retrace.ts';
+import { type ExaminedRead, isReturn, type SkipReason } from './tag-read.ts';
+import { bucketStart, follow, inEventOrder, type Kept, type MovementRules, type Verdict } from './track.ts';
 
-export const windowLength: Micros = 5 * 60 * secondsToMicros;
-
-export interface LastMovement {
-  readonly id: MovementRef;
+export interface RecentMovement {
+  readonly id: string;
   readonly from: string | null;
   readonly to: string;
   readonly at: Micros;
@@ -21,9 +19,13 @@ export interface LastMovement {
 export interface KnownBasket {
   readonly id: string;
   readonly locationId: string | null;
+  /** Where it counts as being, if that is not where it was last seen. */
+  readonly placeId: string | null;
   /** Null: it is new. */
   readonly lastSeenAt: Micros | null;
-  readonly lastMovement: LastMovement | null;
+  readonly lastMovement: { readonly id: string; readonly at: Micros } | null;
+  /** Movements that the reads may repeat, oldest first. */
+  readonly recent: readonly RecentMovement[];
 }
 
 /** What an earlier read of the same content did. */
@@ -32,36 +34,40 @@ export interface Processed {
   readonly movementId: string | null;
 }
 
-export interface Known {
-  /** Every basket of the reads, by `basketKey` of the reads. */
-  readonly baskets: ReadonlyMap<string, KnownBasket>;
-  /** Reads processed before, by their place in the batch. */
-  readonly processed: ReadonlyMap<number, Processed>;
-}
-
 /** A string: the id of a stored movement. A number: an index into `Decision.movements`. */
 export type MovementRef = string | number;
 
 export interface NewMovement {
   readonly tenantId: string;
+  readonly epcHex: string;
   readonly basketId: string;
   readonly from: string | null;
   readonly to: string;
   readonly at: Micros;
   readonly windowStart: Micros;
   readonly deviceId: string;
+  readonly repeats: number;
+  readonly lastAt: Micros | null;
+  /** `new`: the first of a new basket. `late`: put between reads that were known. */
+  readonly kind: 'new' | 'late' | null;
 }
 
-/** A basket that was seen: its state after the batch. */
+/** A basket that was seen in order: its state after the batch. */
 export interface SeenBasket {
   readonly id: string;
-  readonly tenantId: string;
-  readonly epcHex: string;
   readonly locationId: string;
+  readonly firstAt: Micros;
   readonly lastSeenAt: Micros;
   readonly deviceId: string;
   /** The last one it made in this batch. */
   readonly movement: number | null;
+}
+
+/** Repetitions of a stored movement. */
+export interface Repetition {
+  readonly id: string;
+  readonly repeats: number;
+  readonly lastAt: Micros;
 }
 
 export interface Outcome {
@@ -70,25 +76,39 @@ export interface Outcome {
   readonly movement: MovementRef | null;
   readonly isNewBasket: boolean;
   readonly skipReason: SkipReason | null;
+  /** Told with the first read of a basket: how many movements its reads changed or withdrew. */
+  readonly corrections?: number;
+}
+
+/** A read at a return door. `begins`: the basket came there with it. */
+export interface Return {
+  readonly basketId: string;
+  readonly at: Micros;
+  readonly begins: boolean;
 }
 
 export interface Decision {
   readonly movements: readonly NewMovement[];
   readonly baskets: readonly SeenBasket[];
+  readonly repetitions: readonly Repetition[];
+  readonly returns: readonly Return[];
+  /** Baskets whose reads were put in order. */
+  readonly reordered: readonly Reordered[];
   /** One for each read, in their order. Duplicates are answered, not recorded. */
   readonly outcomes: readonly Outcome[];
 }
 
-interface BasketState {
-  readonly id: string;
-  readonly tenantId: string;
-  readonly epcHex: string;
-  locationId: string | null;
-  lastSeenAt: Micros | null;
-  lastMovement: LastMovement | null;
-  deviceId: string;
-  movement: number | null;
-  seen: boolean;
+/** What is known of the reads of one basket in a batch. */
+export interface BasketReads {
+  readonly basket: KnownBasket;
+  /** Indexes into the batch of those that were not processed before, in event order. */
+  readonly fresh: readonly number[];
+}
+
+/** A batch, sorted out: duplicates by index, the others by basket. */
+export interface Sorted {
+  readonly duplicates: ReadonlyMap<number, Processed | number>;
+  readonly baskets: readonly BasketReads[];
 }
 
 /**
@@ -107,104 +127,210 @@ export function perhapsProcessed(
   return places;
 }
 
-export function decide(reads: readonly ExaminedRead[], known: Known): Decision {
-  const states = new Map<string, BasketState>();
-  const movements: NewMovement[] = [];
-  const first = new Map<string, Outcome>();
-
-  const outcomes = reads.map((read, place): Outcome => {
-    const processed = known.processed.get(place);
-    if (processed) return repeated(read, processed.basketId, processed.movementId);
+export function sortOut(
+  reads: readonly ExaminedRead[],
+  known: ReadonlyMap<string, KnownBasket>,
+  processed: ReadonlyMap<number, Processed>,
+): Sorted {
+  const duplicates = new Map<number, Processed | number>();
+  const first = new Map<string, number>();
+  const fresh = new Map<string, number[]>();
+  for (const [place, read] of reads.entries()) {
     const idKey = read.zbTagReadId === null ? undefined : `#${read.zbTagReadId} ${read.tenantId}`;
-    const twin = first.get(read.contentKey) ?? (idKey === undefined ? undefined : first.get(idKey));
-    if (twin) return repeated(read, twin.basketId, twin.movement);
-    const outcome = see(read, stateOf(read, states, known), movements);
-    first.set(read.contentKey, outcome);
-    if (idKey !== undefined) first.set(idKey, outcome);
-    return outcome;
+    const before =
+      processed.get(place) ??
+      first.get(read.contentKey) ??
+      (idKey === undefined ? undefined : first.get(idKey));
+    if (before !== undefined) {
+      duplicates.set(place, before);
+      continue;
+    }
+    first.set(read.contentKey, place);
+    if (idKey !== undefined) first.set(idKey, place);
+    const own = fresh.get(read.basketKey);
+    if (own) own.push(place);
+    else fresh.set(read.basketKey, [place]);
+  }
+  const baskets = [...fresh].map(([key, places]): BasketReads => {
+    const basket = known.get(key);
+    if (!basket) throw new Error(`basket ${key} was not loaded`);
+    for (let i = 1; i < places.length; i += 1)
+      // Mostly they are in order.
+      if (
+        inEventOrder(
+          reads[places[i - 1] as number] as ExaminedRead,
+          reads[places[i] as number] as ExaminedRead,
+        ) > 0
+      ) {
+        places.sort((a, b) => inEventOrder(reads[a] as ExaminedRead, reads[b] as ExaminedRead));
+        break;
+      }
+    return { basket, fresh: places };
   });
-  return { movements, baskets: [...states.values()].filter((state) => state.seen).map(seenBasket), outcomes };
+  return { duplicates, baskets };
 }
 
-/** Moves the basket along by one read. */
-function see(read: ExaminedRead, basket: BasketState, movements: NewMovement[]): Outcome {
-  const { locationId: from, lastSeenAt, lastMovement } = basket;
-  const answer = (movement: MovementRef | null, skipReason: SkipReason | null): Outcome => ({
-    read,
-    basketId: basket.id,
-    movement,
-    isNewBasket: lastSeenAt === null,
-    skipReason,
-  });
-  if (lastSeenAt !== null && read.at < lastSeenAt) return answer(null, 'stale');
-  const stays = from === read.locationId;
-  // Two places at the same instant: the first read wins.
-  if (!stays && read.at === lastSeenAt) return answer(null, 'stale');
-  basket.seen = true;
-  basket.lastSeenAt = read.at;
-  basket.deviceId = read.deviceId;
-  if (stays) return answer(null, 'same location');
-  basket.locationId = read.locationId;
-  if (lastMovement && isSame(lastMovement, from, read)) return answer(lastMovement.id, 'same movement');
-  const place = movements.length;
-  const windowStart = Math.max(bucketStart(read.at), lastMovement?.at ?? 0);
-  movements.push({
-    tenantId: read.tenantId,
-    basketId: basket.id,
-    from,
-    to: read.locationId,
-    at: read.at,
-    windowStart,
-    deviceId: read.deviceId,
-  });
-  basket.movement = place;
-  basket.lastMovement = { id: place, from, to: read.locationId, at: read.at };
-  return answer(place, null);
+/** Reads that are not behind everything known of their basket. */
+export const isLate = ({ lastSeenAt }: KnownBasket, { at }: ExaminedRead): boolean =>
+  lastSeenAt !== null && at <= lastSeenAt;
+
+/** Whether the basket's state is enough to decide reads that are newer than it. */
+export function needsNoHistory(
+  { placeId, locationId }: KnownBasket,
+  inOrder: readonly ExaminedRead[],
+  { minimumStay }: MovementRules,
+): boolean {
+  if (placeId !== null) return false;
+  if (minimumStay === 0) return true;
+  // Whether a stay counts is known later: with a minimum, every change of place is decided from the reads.
+  const place = locationId ?? inOrder[0]?.locationId;
+  return inOrder.every((read) => read.locationId === place);
 }
 
-/** Buckets are counted from 1970: all of them begin on minutes that five divides, in UTC. */
-export const bucketStart = (at: Micros): Micros => at - (at % windowLength);
-
-function isSame(last: LastMovement, from: string | null, read: ExaminedRead): boolean {
-  return last.from === from && last.to === read.locationId && read.at - last.at < windowLength;
+export interface Findings {
+  readonly sorted: Sorted;
+  /** Late reads that change nothing, because of what they lie between; and those from beyond the horizon. By index. */
+  readonly settled: ReadonlyMap<number, 'same location' | 'short stay' | 'stale'>;
+  /** The stored reads and movements of baskets that need them, by the id of the basket. */
+  readonly tracks: ReadonlyMap<string, StoredTrack>;
 }
 
-const repeated = (read: ExaminedRead, basketId: string | null, movement: MovementRef | null): Outcome => ({
-  read,
-  basketId,
-  movement,
-  isNewBasket: false,
-  skipReason: 'duplicate',
+export function decide(
+  reads: readonly ExaminedRead[],
+  { sorted, settled, tracks }: Findings,
+  rules: MovementRules,
+): Decision {
+  const outcomes: Outcome[] = new Array(reads.length);
+  const movements: NewMovement[] = [];
+  const baskets: SeenBasket[] = [];
+  const repetitions: Repetition[] = [];
+  const returns: Return[] = [];
+  const reordered: Reordered[] = [];
+
+  for (const { basket, fresh } of sorted.baskets) {
+    const open = settled.size === 0 ? fresh : fresh.filter((place) => !settled.has(place));
+    const track = tracks.get(basket.id);
+    if (track) putInOrder(basket, open, track);
+    else if (open.length > 0) goOn(basket, open);
+    if (open.length < fresh.length) for (const place of fresh) answerSettled(place, basket);
+  }
+  for (const [place, before] of sorted.duplicates) {
+    const twin = typeof before === 'number' ? (outcomes[before] as Outcome) : undefined;
+    const { basketId, movementId } =
+      typeof before === 'number'
+        ? { basketId: twin?.basketId ?? null, movementId: twin?.movement ?? null }
+        : before;
+    outcomes[place] = {
+      read: reads[place] as ExaminedRead,
+      basketId,
+      movement: movementId,
+      isNewBasket: false,
+      skipReason: 'duplicate',
+    };
+  }
+  return { movements, baskets, repetitions, returns, reordered, outcomes };
+
+  function answer(
+    place: number,
+    basket: KnownBasket,
+    movement: MovementRef | null,
+    skipReason: SkipReason | null,
+    isNewBasket: boolean,
+  ): Outcome {
+    return { read: reads[place] as ExaminedRead, basketId: basket.id, movement, isNewBasket, skipReason };
+  }
+
+  /** A settled read begins no stay, but the basket was at the door. */
+  function answerSettled(place: number, basket: KnownBasket): void {
+    const skip = settled.get(place);
+    if (skip === undefined) return;
+    const outcome = answer(place, basket, null, skip, false);
+    outcomes[place] = outcome;
+    if (isReturn(outcome.read)) returns.push({ basketId: basket.id, at: outcome.read.at, begins: false });
+  }
+
+  /** Reads that are newer than the basket's last one. */
+  function goOn(basket: KnownBasket, places: readonly number[]): void {
+    const own = places.map((place) => reads[place] as ExaminedRead);
+    const kept = basket.recent.map(keptBefore);
+    const { verdicts } = follow(own, { place: basket.locationId, shortStayAt: null, kept }, rules);
+    const base = movements.length;
+    for (let i = 0; i < own.length; i += 1) {
+      const place = places[i] as number;
+      const read = own[i] as ExaminedRead;
+      const { skip, kept: movement } = verdicts[i] as Verdict<ExaminedRead>;
+      const isNew = i === 0 && basket.lastSeenAt === null;
+      if (skip === null) {
+        movement.ref = movements.length;
+        movements.push({
+          tenantId: read.tenantId,
+          epcHex: read.epcHex,
+          basketId: basket.id,
+          from: movement.from,
+          to: movement.to,
+          at: movement.at,
+          windowStart: bucketStart(movement.at, rules.window),
+          deviceId: read.deviceId,
+          repeats: movement.repeats,
+          lastAt: movement.lastAt,
+          kind: isNew ? 'new' : null,
+        });
+      }
+      outcomes[place] = answer(place, basket, movement === null ? null : movement.ref, skip, isNew);
+      if (isReturn(read)) {
+        const before = i === 0 ? basket.locationId : own[i - 1]?.locationId;
+        returns.push({ basketId: basket.id, at: read.at, begins: before !== read.locationId });
+      }
+    }
+    for (const { ref, repeats, lastAt } of kept)
+      if (lastAt !== null) repetitions.push({ id: ref as string, repeats, lastAt });
+    const last = own[own.length - 1] as ExaminedRead;
+    baskets.push({
+      id: basket.id,
+      locationId: last.locationId,
+      firstAt: (own[0] as ExaminedRead).at,
+      lastSeenAt: last.at,
+      deviceId: last.deviceId,
+      movement: movements.length > base ? movements.length - 1 : null,
+    });
+  }
+
+  function putInOrder(basket: KnownBasket, places: readonly number[], track: StoredTrack): void {
+    const result = reorder(
+      basket,
+      places.map((place) => reads[place] as ExaminedRead),
+      track,
+      rules,
+    );
+    const base = movements.length;
+    movements.push(...result.movements);
+    const ref = (one: MovementRef | null): MovementRef | null => (typeof one === 'number' ? base + one : one);
+    for (const [i, { movement, skipReason }] of result.answers.entries()) {
+      const place = places[i] as number;
+      const isFirst = i === 0;
+      const outcome = answer(place, basket, ref(movement), skipReason, isFirst && basket.lastSeenAt === null);
+      const corrections = isFirst ? result.basket.corrections.length : 0;
+      outcomes[place] = corrections > 0 ? { ...outcome, corrections } : outcome;
+    }
+    returns.push(...result.returns);
+    reordered.push({
+      ...result.basket,
+      judgements: result.basket.judgements.map((one) => ({ ...one, movement: ref(one.movement) })),
+      corrections: result.basket.corrections.map((one) => ({
+        ...one,
+        movement: ref(one.movement) as MovementRef,
+      })),
+      lastMovement: ref(result.basket.lastMovement),
+    });
+  }
+}
+
+const keptBefore = ({ id, from, to, at }: RecentMovement): Kept<ExaminedRead> => ({
+  maker: null,
+  ref: id,
+  from,
+  to,
+  at,
+  repeats: 0,
+  lastAt: null,
 });
-
-function stateOf(read: ExaminedRead, states: Map<string, BasketState>, known: Known): BasketState {
-  const state = states.get(read.basketKey);
-  if (state) return state;
-  const basket = known.baskets.get(read.basketKey);
-  if (!basket) throw new Error(`basket ${read.epcHex} of tenant ${read.tenantId} was not loaded`);
-  const { tenantId, epcHex } = read;
-  const fresh: BasketState = { ...basket, tenantId, epcHex, deviceId: '', movement: null, seen: false };
-  states.set(read.basketKey, fresh);
-  return fresh;
-}
-
-function seenBasket({
-  id,
-  tenantId,
-  epcHex,
-  locationId,
-  lastSeenAt,
-  deviceId,
-  movement,
-}: BasketState): SeenBasket {
-  // Both were set when it was seen.
-  return {
-    id,
-    tenantId,
-    epcHex,
-    locationId: locationId as string,
-    lastSeenAt: lastSeenAt as Micros,
-    deviceId,
-    movement,
-  };
-}

@@ -76,6 +76,22 @@ export function decodeEpc(text: string): Epc {
   return epc;
 }
 
+/** Longer than any tag's memory for its EPC (496 bits). */
+const longestRaw = 128;
+
+/** The same, but a tag of no scheme that we know is kept by its digits, under GS1's name for such tags. */
+export function decodeRaw(text: string): Epc {
+  try {
+    return decodeEpc(text);
+  } catch {
+    const hex = canonicalEpc(text);
+    if (!/^[0-9A-F]+$/.test(hex)) throw bad(hex, 'it has characters that are not hexadecimal');
+    if (hex.length > longestRaw)
+      throw bad(hex, `it has ${hex.length} hex digits; tags have at most ${longestRaw}`);
+    return { hex, uri: `urn:epc:raw:${hex.length * 4}.x${hex}` };
+  }
+}
+
 function decode(text: string): Epc {
   const hex = canonicalEpc(text);
   if (!/^[0-9A-F]*$/.test(hex)) throw bad(hex, 'it has characters that are not hexadecimal');

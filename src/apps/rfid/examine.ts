@@ -1,7 +1,7 @@
 import { messageOf, TallymanError } from '../../engine/errors.ts';
 import { formatInstant, type Micros, parseInstant } from '../../engine/instant.ts';
 import { contentHash } from './content-hash.ts';
-import { canonicalEpc, decodeEpc, type Epc } from './epc.ts';
+import { canonicalEpc, type Epc } from './epc.ts';
 import type { Device } from './reference/devices.ts';
 import {
   basketKeyOf,
@@ -11,6 +11,15 @@ import {
   type FailureCode,
   type TagRead,
 } from './tag-read.ts';
+import { decodeTag, defaultTags, type TagFilter } from './tags.ts';
+
+/** What becomes of a read whose time is ahead of its arrival: as it is, at the time of its arrival, or not at all. */
+export const clockPolicies = ['keep', 'clamp', 'refuse'] as const;
+export interface ClockRule {
+  readonly policy: (typeof clockPolicies)[number];
+  /** Up to this far ahead a time is taken as it is. */
+  readonly aheadLimit: Micros;
+}
 
 export interface ExamineOptions {
   readonly now: Micros;
@@ -18,6 +27,10 @@ export interface ExamineOptions {
   readonly futureTolerance: Micros;
   /** Before this a reader's clock had not been set. */
   readonly earliest: Micros;
+  /** Default: keep, up to `futureTolerance`. */
+  readonly clock?: ClockRule | undefined;
+  /** Default: tags of GS1. */
+  readonly tags?: TagFilter | undefined;
   readonly deviceOf: (tenantId: string, deviceId: string) => Device | undefined;
 }
 
@@ -33,14 +46,15 @@ export function examine(given: TagRead, options: ExamineOptions): Examined {
   const flaw = flawOf(given);
   if (flaw !== undefined) return failed(given, 'BAD_READ', flaw);
   const deviceId = given.deviceId.trim();
-  let at: Micros | undefined;
+  let told: Micros | undefined;
+  let at: Micros;
   let epc: Epc;
   try {
-    at = parseInstant(given.eventTimestamp);
-    checkTime(at, given.eventTimestamp, options);
-    epc = decodeEpc(given.epc);
+    told = parseInstant(given.eventTimestamp);
+    at = effectiveTime(told, given, options);
+    epc = decodeTag(options.tags ?? defaultTags, given.epc);
   } catch (error) {
-    return failed(given, (error as TallymanError).code as FailureCode, messageOf(error), at);
+    return failed(given, (error as TallymanError).code as FailureCode, messageOf(error), told);
   }
   const device = options.deviceOf(given.tenantId, deviceId);
   if (!device)
@@ -48,17 +62,17 @@ export function examine(given: TagRead, options: ExamineOptions): Examined {
       given,
       'UNKNOWN_DEVICE',
       `device "${deviceId}" is not known; register it and send the read again`,
-      at,
+      told,
     );
   if (device.locationId === null)
     return failed(
       given,
       'DEVICE_WITHOUT_LOCATION',
       `device "${deviceId}" has no location; give it one and send the read again`,
-      at,
+      told,
     );
-  const timestamp = formatInstant(at);
-  const hash = contentHash({ deviceId, epcHex: epc.hex, timestamp });
+  // Its identity has the time that the reader told: the same read arrives again at another time.
+  const hash = contentHash({ deviceId, epcHex: epc.hex, timestamp: formatInstant(told) });
   return {
     ok: true,
     read: {
@@ -70,7 +84,6 @@ export function examine(given: TagRead, options: ExamineOptions): Examined {
       role: device.role,
       locationId: device.locationId,
       at,
-      timestamp,
       contentHash: hash,
       processorType: given.processorType,
       basketKey: basketKeyOf(given.tenantId, epc.hex),
@@ -101,14 +114,27 @@ function flawOfText(name: string, value: unknown): string | undefined {
   return undefined;
 }
 
-function checkTime(at: Micros, text: string, { now, futureTolerance, earliest }: ExamineOptions): void {
-  if (at > now + futureTolerance)
-    throw new TallymanError('BAD_TIMESTAMP', `"${text}" lies in the future; is the reader's clock right?`);
-  if (at < earliest)
+/** When the read counts as made. */
+function effectiveTime(told: Micros, given: TagRead, options: ExamineOptions): Micros {
+  const { now, futureTolerance, earliest, clock } = options;
+  const text = given.eventTimestamp;
+  if (told < earliest)
     throw new TallymanError(
       'BAD_TIMESTAMP',
       `"${text}" is before ${formatInstant(earliest)}; is the reader's clock set?`,
     );
+  const arrival = given.receivedAt ?? now;
+  if (clock && told - arrival > clock.aheadLimit) {
+    if (clock.policy === 'clamp') return arrival;
+    if (clock.policy === 'refuse')
+      throw new TallymanError(
+        'BAD_TIMESTAMP',
+        `"${text}" is ${Math.round((told - arrival) / 1e6)} s ahead of the server; set the reader's clock`,
+      );
+  }
+  if (told > now + futureTolerance)
+    throw new TallymanError('BAD_TIMESTAMP', `"${text}" lies in the future; is the reader's clock right?`);
+  return told;
 }
 
 function failed(read: TagRead, code: FailureCode, message: string, at?: Micros): Examined {

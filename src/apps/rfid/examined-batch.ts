@@ -58,6 +58,7 @@ export function splitByBasket({ sound, failures, places }: ExaminedBatch, lanes:
 /** Hashes the end of the tag, where serial numbers differ. */
 function laneOf(epcHex: string, lanes: number): number {
   let sum = 0;
-  for (let i = epcHex.length - 9; i < epcHex.length; i += 1) sum = (sum * 31 + epcHex.charCodeAt(i)) % 65_521;
+  for (let i = Math.max(0, epcHex.length - 9); i < epcHex.length; i += 1)
+    sum = (sum * 31 + epcHex.charCodeAt(i)) % 65_521;
   return sum % lanes;
 }

@@ -1,8 +1,9 @@
 /**
  * Failed reads become jobs of kind `rfid.process-read`. The engine counts their attempts and turns what still fails into
- * dead letters that can be redriven. They need no lane: a late read is compared with the basket's last one by its own
- * time, so their order does not matter.
+ * dead letters that can be redriven. They need no lane: a late read is put in its place by its own time, so their order does
+ * not matter.
  */
+import { hash } from 'node:crypto';
 import { z } from 'zod';
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
@@ -10,12 +11,13 @@ import { defineKind, type Kind } from '../../engine/jobs/kind.ts';
 import type { Tallyman } from '../../engine/tallyman.ts';
 import { hashToBase64 } from './content-hash.ts';
 import type { TagReadProcessor } from './process.ts';
+import { isForeignTag, tagAndDevice } from './store-failures.ts';
 import type { FailedRead, TagRead } from './tag-read.ts';
 
-export const processReadKind = 'rfid.process-read';
+const processReadKind = 'rfid.process-read';
 
-/** Retries of a read whose device may be registered later. */
-const mostAttempts = 5;
+/** Attempts of a read whose device may be registered later. */
+export const mostAttempts = 5;
 
 const schema = z.object({
   zbTagReadId: z.string().optional(),
@@ -30,14 +32,16 @@ const schema = z.object({
 export type RetriedRead = Omit<TagRead, 'tenantId'>;
 
 /** The kind that tries a read again. */
-export function processRead(processor: TagReadProcessor): Kind<RetriedRead> {
+export function processRead(processor: TagReadProcessor, maxAttempts = mostAttempts): Kind<RetriedRead> {
   return defineKind<RetriedRead>({
     name: processReadKind,
     schema,
     queue: 'rfid',
-    retry: { maxAttempts: mostAttempts },
+    retry: { maxAttempts },
     scope: 'tenant',
     handler: async (read, context) => {
+      // Since then the configuration may have been told to ignore it.
+      if (processor.ignores(read.epc)) return;
       const batch = await processor.examine([{ ...read, tenantId: context.tenantId }]);
       const [failure] = batch.failures;
       // Do not record the failure again: the job's last error is enough.
@@ -49,23 +53,27 @@ export function processRead(processor: TagReadProcessor): Kind<RetriedRead> {
 
 /**
  * `onFailed` for a processor: enqueues a job for each read, in the transaction that records its failure. The same read
- * adds no second job while its job or its dead letter exists. A read that no retry can fix becomes a dead letter after
- * one attempt.
+ * adds no second job while its job or its dead letter exists; nor does another read of a refused tag at the same device. A read
+ * that no retry can fix becomes a dead letter after one attempt.
  */
 export function retryAsJobs(tallyman: Tallyman, kind: Kind<RetriedRead>) {
   return async (tx: Queryable, failures: readonly FailedRead[]): Promise<void> => {
-    await tallyman.enqueueMany(
-      kind,
-      failures.map(({ read, contentHash, retryable }) => ({
-        payload: sendable(read),
-        tenantId: text(read.tenantId).slice(0, 100) || 'default',
-        dedupeKey: hashToBase64(contentHash),
-        maxAttempts: retryable ? mostAttempts : 1,
-      })),
-      { tx },
-    );
+    const jobs = failures.map((failure) => ({
+      payload: sendable(failure.read),
+      tenantId: text(failure.read.tenantId).slice(0, 100) || 'default',
+      dedupeKey: dedupeKeyOf(failure),
+      maxAttempts: failure.retryable ? (kind.maxAttempts ?? mostAttempts) : 1,
+    }));
+    // A tag that lies before a reader is in every message: send its job once.
+    const distinct = new Map(jobs.map((job) => [`${job.tenantId} ${job.dedupeKey}`, job] as const).reverse());
+    await tallyman.enqueueMany(kind, [...distinct.values()].reverse(), { tx });
   };
 }
+
+const dedupeKeyOf = (failure: FailedRead): string =>
+  isForeignTag(failure)
+    ? `tag ${hash('sha256', tagAndDevice(failure), 'base64')}`
+    : hashToBase64(failure.contentHash);
 
 const text = (value: unknown): string =>
   (typeof value === 'string' ? value : (JSON.stringify(value) ?? '')).replaceAll('\0', '�').slice(0, 1000);

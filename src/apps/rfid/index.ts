@@ -14,7 +14,7 @@ export { processRead, retryAsJobs } from './failed-reads.ts';
 export * from './intake/index.ts';
 export { type RfidKindsOptions, rfidKinds } from './kinds.ts';
 export { deviceLockId, lockIds } from './lock-ids.ts';
-export { TagReadProcessor, type TagReadProcessorOptions } from './process.ts';
+export { type MovementOptions, TagReadProcessor, type TagReadProcessorOptions } from './process.ts';
 export { CachedDevices, type CachedDevicesOptions } from './reference/cached-devices.ts';
 export { ChangeNotices } from './reference/change-notices.ts';
 export type { Device, DeviceDirectory } from './reference/devices.ts';

@@ -1,15 +1,21 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { type Micros, parseInstant, secondsToMicros } from '../../engine/instant.ts';
 import type { Transactor } from '../../engine/locks/exclusive.ts';
-import { type Decision, decide, type Outcome, perhapsProcessed } from './decide.ts';
-import { examine } from './examine.ts';
+import { requireWhole } from '../../engine/validate.ts';
+import { longestMs } from './config.ts';
+import { correctMovements, placeBaskets } from './corrections.ts';
+import { type Decision, decide, type Outcome, perhapsProcessed, sortOut } from './decide.ts';
+import { type ClockRule, examine } from './examine.ts';
 import { type BatchPart, type ExaminedBatch, splitByBasket } from './examined-batch.ts';
+import { findNeighbours } from './history.ts';
 import type { DeviceDirectory } from './reference/devices.ts';
 import { SharedCommits } from './shared-commits.ts';
 import { returnBaskets } from './shipments/return-door.ts';
-import { columnsOf, findProcessed, type ReadColumns, record, takeBaskets } from './store.ts';
+import { columnsOf, countRepeats, findProcessed, type ReadColumns, save, takeBaskets } from './store.ts';
 import { recordFailures } from './store-failures.ts';
 import type { ExaminedRead, FailedRead, ReadResult, TagRead } from './tag-read.ts';
+import { defaultTags, isIgnored, type TagFilter } from './tags.ts';
+import { defaultRules, type MovementRules } from './track.ts';
 
 export interface TagReadProcessorOptions {
   readonly database: Transactor;
@@ -18,18 +24,33 @@ export interface TagReadProcessorOptions {
   readonly onFailed?: (tx: Queryable, failures: readonly FailedRead[]) => Promise<void>;
   /** How far a reader's clock may be ahead. Default 5 minutes. */
   readonly futureToleranceMs?: number;
+  /** What becomes of reads that are ahead of their arrival. Default: kept. */
+  readonly clock?: ClockRule | undefined;
+  /** Which tags count. Default: those of GS1. */
+  readonly tags?: TagFilter | undefined;
   /** Reads before this are refused: the reader's clock was not set. Default 2000-01-01. */
   readonly earliest?: string;
   /** Milliseconds since 1970. Default: the process's clock. */
   readonly now?: () => number;
   /** Transactions that `processTagReads` may run at once, each with its own baskets. Default 3. */
   readonly lanes?: number;
+  /** What counts as a movement. */
+  readonly movements?: MovementOptions;
+}
+
+export interface MovementOptions {
+  /** The same movement again within this is counted on the first one. At most a day; 0 keeps every movement. Default 300,000. */
+  readonly windowMs?: number;
+  /** A shorter stay at a place is no movement. At most a day. Default 0. */
+  readonly minimumStayMs?: number;
+  /** Older late reads are stale. Default: as far back as the reads around them are kept. */
+  readonly lateHorizonMs?: number | null;
 }
 
 export interface ProcessOptions {
   /**
-   * Look every read up. Otherwise a read newer than its basket's last one is assumed to be new. That is wrong only if
-   * somebody has set the basket's time back by hand; then its key collides.
+   * Look every read up and judge it among the stored ones. Otherwise a read newer than its basket's last one is assumed to be new
+   * and in order. That is wrong only if somebody has set the basket's time back by hand, or has changed the window; then a key collides.
    */
   readonly thorough?: boolean;
   /** Of the valid reads, where the caller has made them already. */
@@ -42,7 +63,14 @@ const patience = 5;
 /** Fewer reads than this are not worth a second transaction. */
 const fewestApart = 300;
 
-const nothing: Decision = { movements: [], baskets: [], outcomes: [] };
+const nothing: Decision = {
+  movements: [],
+  baskets: [],
+  repetitions: [],
+  returns: [],
+  reordered: [],
+  outcomes: [],
+};
 
 /**
  * Turns tag reads into baskets and movements, each read once, whichever path it takes and however often it arrives.
@@ -50,7 +78,7 @@ const nothing: Decision = { movements: [], baskets: [], outcomes: [] };
  * A few statements in one transaction, whatever the number of reads; answers come after its commit. Baskets are divided
  * among a few lanes, so that several transactions run at once and never wait for each other. Calls that arrive meanwhile
  * share the next transaction. Any number of processes may run this: those that see the same basket wait for each other.
- * Reads of one basket are decided in the order of the calls.
+ * Movements follow the event times of a basket's reads: a late read is put in its place, and movements around it are corrected.
  *
  * @example
  * const processor = new TagReadProcessor({ database, devices });
@@ -62,6 +90,7 @@ const nothing: Decision = { movements: [], baskets: [], outcomes: [] };
 export class TagReadProcessor {
   readonly #options: TagReadProcessorOptions;
   readonly #earliest: Micros;
+  readonly #rules: MovementRules;
   readonly #lanes: readonly SharedCommits[];
 
   constructor(options: TagReadProcessorOptions) {
@@ -71,6 +100,7 @@ export class TagReadProcessor {
       () => new SharedCommits((batch) => this.commit(batch)),
     );
     this.#earliest = parseInstant(options.earliest ?? '2000-01-01T00:00:00Z');
+    this.#rules = rulesOf(options.movements);
   }
 
   /** The same processor on another database handle, such as one that is limited to one tenant. */
@@ -129,12 +159,17 @@ export class TagReadProcessor {
     let decision = nothing;
     let movementIds: readonly string[] = [];
     if (sound.length > 0) {
-      const baskets = await takeBaskets(tx, columns);
+      const baskets = await takeBaskets(tx, columns, this.#rules.window);
       // After the locks: a transaction that processed one of these reads has committed by now.
       const suspects = thorough ? [...sound.keys()] : perhapsProcessed(sound, baskets);
-      decision = decide(sound, { baskets, processed: await findProcessed(tx, sound, suspects) });
-      movementIds = await record(tx, columns, decision);
-      await returnBaskets(tx, decision.outcomes);
+      const sorted = sortOut(sound, baskets, await findProcessed(tx, sound, suspects));
+      const options = { rules: this.#rules, horizon: this.#horizon(), thorough };
+      decision = decide(sound, await findNeighbours(tx, sound, sorted, options), this.#rules);
+      await correctMovements(tx, decision);
+      movementIds = await save(tx, columns, decision);
+      await countRepeats(tx, decision);
+      await placeBaskets(tx, decision, movementIds);
+      await returnBaskets(tx, decision.returns);
     }
     if (failures.length > 0) {
       await recordFailures(tx, failures);
@@ -147,17 +182,30 @@ export class TagReadProcessor {
     );
   }
 
+  /** A tag that the configuration ignores: callers count its reads and leave them out. */
+  ignores(epc: string): boolean {
+    return isIgnored(this.#options.tags ?? defaultTags, epc);
+  }
+
+  #horizon(): Micros | null {
+    const { movements, now = Date.now } = this.#options;
+    const horizonMs = movements?.lateHorizonMs ?? null;
+    return horizonMs === null ? null : (now() - horizonMs) * 1000;
+  }
+
   /**
    * The first half, which needs no transaction and must not run in one: it may have to load devices. If every connection of the
    * pool were held by a caller that waits for that, none could proceed.
    */
   async examine(reads: readonly TagRead[]): Promise<ExaminedBatch> {
-    const { devices, futureToleranceMs = 300_000, now = Date.now } = this.#options;
+    const { devices, futureToleranceMs = 300_000, now = Date.now, clock, tags } = this.#options;
     const known = await devices.lookup(reads);
     const options = {
       now: now() * 1000,
       futureTolerance: (futureToleranceMs / 1000) * secondsToMicros,
       earliest: this.#earliest,
+      clock,
+      tags,
       deviceOf: known,
     };
     const sound: ExaminedRead[] = [];
@@ -169,6 +217,15 @@ export class TagReadProcessor {
     });
     return { sound, failures, places };
   }
+}
+
+function rulesOf({ windowMs, minimumStayMs }: MovementOptions = {}): MovementRules {
+  for (const [name, value] of Object.entries({ windowMs, minimumStayMs }))
+    if (value !== undefined) requireWhole(value, `movements.${name}`, 0, longestMs);
+  return {
+    window: windowMs === undefined ? defaultRules.window : windowMs * 1000,
+    minimumStay: minimumStayMs === undefined ? defaultRules.minimumStay : minimumStayMs * 1000,
+  };
 }
 
 /** Puts the answers of all parts in their places. What is committed is known only when all parts have ended. */
@@ -187,7 +244,7 @@ async function together(
 }
 
 function succeeded(outcome: Outcome, movementIds: readonly string[]): ReadResult {
-  const { basketId, movement, isNewBasket, skipReason } = outcome;
+  const { basketId, movement, isNewBasket, skipReason, corrections } = outcome;
   return {
     success: true,
     basketId,
@@ -195,6 +252,7 @@ function succeeded(outcome: Outcome, movementIds: readonly string[]): ReadResult
     isNewBasket,
     skipReason,
     errorMessage: null,
+    ...(corrections !== undefined && { corrections }),
   };
 }
 

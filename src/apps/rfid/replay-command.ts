@@ -1,12 +1,16 @@
 import type { Command } from 'commander';
 import { given } from '../../given.ts';
+import { settingsOf } from '../../host/app.ts';
 import { examples, type JsonOption, withJson } from '../../host/cli/options.ts';
 import { show } from '../../host/cli/output/print.ts';
 import { Progress } from '../../host/cli/output/terminal.ts';
 import { count } from '../../host/cli/output/text.ts';
 import type { CommandFrame } from '../../host/cli/session.ts';
 import { onStopSignal } from '../../host/process/signals.ts';
+import { judgement, movementsOf, rfidKeys } from './config.ts';
 import { replayOf } from './intake/replay.ts';
+import { CachedDevices } from './reference/cached-devices.ts';
+import { ChangeNotices } from './reference/change-notices.ts';
 
 interface ReplayCommandOptions extends JsonOption {
   readonly from?: string;
@@ -30,19 +34,32 @@ You can stop it at any time, and run it while intake runs: a read that was
 processed before has no second effect.`,
     )
     .action((options: ReplayCommandOptions) =>
-      withTallyman(async ({ tallyman }) => {
+      withTallyman(async ({ tallyman, config }) => {
         const { from, to, device, tenant: tenantId } = options;
         const stopping = new AbortController();
         onStopSignal(() => stopping.abort());
         const progress = new Progress('replaying');
-        const counts = await replayOf(tallyman)
+        const { database } = tallyman;
+        const devices = new CachedDevices({ database });
+        const notices = new ChangeNotices(database, () => devices.drop());
+        await notices.start();
+        const settings = settingsOf(rfidKeys, config);
+        const counts = await replayOf(tallyman, {
+          devices,
+          judgement: judgement(settings),
+          movements: movementsOf(settings),
+          maxAttempts: settings['rfid.maxAttempts'],
+        })
           .replay({
             tenantId,
             signal: stopping.signal,
             onProgress: ({ read, total }) => progress.show(read, total),
             ...given({ from, to, device }),
           })
-          .finally(() => progress.end());
+          .finally(async () => {
+            progress.end();
+            await notices.stop();
+          });
         show(options.json, counts, () => {
           const { read, processed, duplicates, failed } = counts;
           return `${count(read, 'read')}: ${processed} processed, ${duplicates} had been before, ${failed} failed.`;

@@ -1,36 +1,18 @@
+import { Readable } from 'node:stream';
 import { z } from 'zod';
+import { TenantDatabase } from '../../engine/database/tenant.ts';
 import { given } from '../../given.ts';
-import { operators, producers, readers } from '../../host/roles.ts';
+import type { RouteHost } from '../../host/app.ts';
+import { operators, readers } from '../../host/roles.ts';
 import { id, page, pageOf, route, text, timestamp } from '../../host/route.ts';
-import {
-  type Device,
-  listDevices,
-  listLocations,
-  putDevice,
-  putLocation,
-  storeCameraReads,
-} from '../iot/index.ts';
-import { type Basket, listBaskets, listMovements, type Movement, requireBasket } from './baskets.ts';
-import { epcisDocument, readMovements } from './epcis.ts';
-import { listShipments, requireShipment, type Shipment, type ShipmentLine } from './shipments/shipments.ts';
-
-const locationShape = z.object({ id, name: z.string() });
-
-const deviceShape = z.object({
-  id,
-  serial: z.string(),
-  name: z.string(),
-  location_id: id.nullable(),
-  role: z.string(),
-});
-
-const deviceJson = (device: Device) => ({
-  id: device.id,
-  serial: device.serial,
-  name: device.name,
-  location_id: device.locationId,
-  role: device.role,
-});
+import { listBaskets, listMovements, requireBasket } from './baskets.ts';
+import { epcisContentType } from './epcis.ts';
+import { epcisExport } from './epcis-export.ts';
+import { basketJson, movementJson, plateJson, refusedTagJson, shipmentJson } from './json.ts';
+import { listRefusedTags } from './refused-tags.ts';
+import { planShipments } from './shipments/plan.ts';
+import { shipmentStatuses } from './shipments/reconcile.ts';
+import { listShipments, requireShipment } from './shipments/shipments.ts';
 
 const basketShape = z.object({
   id,
@@ -42,16 +24,6 @@ const basketShape = z.object({
   last_seen_at: z.string().nullable(),
 });
 
-const basketJson = (basket: Basket) => ({
-  id: basket.id,
-  epc: basket.epcHex,
-  epc_uri: basket.epcUri,
-  location_id: basket.locationId,
-  last_device: basket.lastDeviceId,
-  first_seen_at: basket.firstSeenAt,
-  last_seen_at: basket.lastSeenAt,
-});
-
 const movementShape = z.object({
   id,
   basket_id: id,
@@ -61,20 +33,9 @@ const movementShape = z.object({
   to_location_id: id,
   device: z.string(),
   at: z.string(),
+  repeats: z.int(),
+  last_at: z.string().nullable(),
 });
-
-const movementJson = (movement: Movement) => ({
-  id: movement.id,
-  basket_id: movement.basketId,
-  epc: movement.epcHex,
-  epc_uri: movement.epcUri,
-  from_location_id: movement.fromLocationId,
-  to_location_id: movement.toLocationId,
-  device: movement.deviceId,
-  at: movement.at,
-});
-
-const shipmentStatuses = ['PLANNED', 'LOADING', 'SHIPPED'] as const;
 
 const shipmentShape = z.object({
   id,
@@ -88,18 +49,6 @@ const shipmentShape = z.object({
   closed_lines: z.number(),
 });
 
-const shipmentJson = (shipment: Shipment) => ({
-  id: shipment.id,
-  number: shipment.number,
-  status: shipment.status,
-  created_at: shipment.createdAt,
-  loading_at: shipment.loadingAt,
-  shipped_at: shipment.shippedAt,
-  lines: shipment.lines,
-  loaded_lines: shipment.loadedLines,
-  closed_lines: shipment.closedLines,
-});
-
 const plateShape = z.object({
   id,
   oblpn: z.string(),
@@ -109,99 +58,9 @@ const plateShape = z.object({
   closed_at: z.string().nullable(),
 });
 
-const plateJson = (line: ShipmentLine) => ({
-  id: line.id,
-  oblpn: line.oblpn,
-  epc: line.epcHex,
-  loaded_at: line.loadedAt,
-  loaded_by: line.loadedBy,
-  closed_at: line.closedAt,
-});
-
 const byEpc = z.strictObject({ epc: text(256) });
 
-export const rfidRoutes = [
-  route({
-    method: 'GET',
-    url: '/v1/locations',
-    action: 'locations.list',
-    summary: 'Places where devices stand',
-    roles: readers,
-    response: z.object({ items: z.array(locationShape) }),
-    handle: async ({ scope }) => ({
-      items: (await listLocations(scope, scope.tenantId)).map(({ id, name }) => ({ id, name })),
-    }),
-  }),
-  route({
-    method: 'POST',
-    url: '/v1/locations',
-    action: 'locations.put',
-    summary: 'Make a place, or find the one of that name',
-    roles: operators,
-    body: z.strictObject({ name: text(256) }),
-    response: locationShape,
-    handle: async ({ scope, body }) => {
-      const { id, name } = await putLocation(scope, scope.tenantId, body.name);
-      return { id, name };
-    },
-  }),
-  route({
-    method: 'GET',
-    url: '/v1/devices',
-    action: 'devices.list',
-    summary: 'Readers and cameras, by serial',
-    roles: readers,
-    response: z.object({ items: z.array(deviceShape) }),
-    handle: async ({ scope }) => ({ items: (await listDevices(scope, scope.tenantId)).map(deviceJson) }),
-  }),
-  route({
-    method: 'PUT',
-    url: '/v1/devices/:serial',
-    action: 'devices.put',
-    summary: 'Make a device, or change it; reads are judged by it from the next moment on',
-    roles: operators,
-    params: z.strictObject({ serial: text(256) }),
-    body: z.strictObject({
-      name: text(256).optional(),
-      location_id: id.nullable().optional(),
-      role: text(64).optional().describe('Such as dock-door, return-door, camera'),
-    }),
-    response: deviceShape,
-    handle: async ({ scope, params, body }) =>
-      deviceJson(
-        await putDevice(scope, {
-          tenantId: scope.tenantId,
-          serial: params.serial,
-          ...given({ name: body.name, locationId: body.location_id, role: body.role }),
-        }),
-      ),
-  }),
-  route({
-    method: 'POST',
-    url: '/v1/camera-reads',
-    action: 'camera_reads.store',
-    summary: 'License plates that cameras have seen; each is matched with the baskets at its door',
-    roles: producers,
-    body: z.strictObject({
-      reads: z
-        .array(z.strictObject({ device: text(256), oblpn: text(256), at: z.iso.datetime({ offset: true }) }))
-        .min(1)
-        .max(1000),
-    }),
-    status: 202,
-    response: z.object({ ids: z.array(id) }),
-    handle: async ({ scope, body }) => ({
-      ids: await storeCameraReads(
-        scope,
-        body.reads.map(({ device, oblpn, at }) => ({
-          tenantId: scope.tenantId,
-          deviceId: device.trim(),
-          oblpn,
-          eventTimestamp: at,
-        })),
-      ),
-    }),
-  }),
+export const rfidRoutes = (host: RouteHost) => [
   route({
     method: 'GET',
     url: '/v1/baskets',
@@ -258,19 +117,44 @@ export const rfidRoutes = [
     method: 'GET',
     url: '/v1/movements/epcis',
     action: 'movements.epcis',
-    summary: 'Movements as GS1 EPCIS 2.0 ObjectEvents (JSON-LD), in the order they were recorded',
+    summary:
+      'All movements as GS1 EPCIS 2.0 ObjectEvents (JSON-LD), in the order they were recorded; go on from `tallyman:nextCursor`',
     roles: readers,
     query: z.strictObject({
       from: z.iso.datetime({ offset: true }).optional(),
       to: z.iso.datetime({ offset: true }).optional(),
-      limit: z.coerce.number().int().min(1).max(10_000).default(1000),
+      cursor: id.optional().describe('Movements after it: `tallyman:nextCursor` of the document before'),
+      limit: z.coerce.number().int().min(1).optional().describe('Default: all there are'),
     }),
     response: z.looseObject({ type: z.literal('EPCISDocument') }),
-    handle: async ({ scope, query: { from, to, limit } }) => {
-      const range = { tenantId: scope.tenantId, ...given({ from, to }) };
-      let text = '';
-      for await (const piece of epcisDocument(first(readMovements(scope, range), limit))) text += piece;
-      return JSON.parse(text);
+    produces: epcisContentType,
+    // Read page by page while it is sent: its transaction must not stay open as long as a slow client reads.
+    handle: async ({ scope: { tenantId }, query }) =>
+      Readable.from(
+        await epcisExport(new TenantDatabase(host.tallyman.database, tenantId), tenantId, given(query)),
+      ),
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/refused-tags',
+    action: 'refused_tags.list',
+    summary: 'Tags that do not count, each with the device that read it and how often, newest first',
+    roles: readers,
+    query: z.strictObject(page),
+    response: pageOf(
+      z.object({
+        id,
+        device: z.string(),
+        epc: z.string(),
+        reads: z.number(),
+        first_at: z.string(),
+        last_at: z.string(),
+        error: z.string(),
+      }),
+    ),
+    handle: async ({ scope, query }) => {
+      const found = await listRefusedTags(scope, scope.tenantId, given(query));
+      return { items: found.items.map(refusedTagJson), next_cursor: found.nextCursor };
     },
   }),
   route({
@@ -299,13 +183,21 @@ export const rfidRoutes = [
       return { ...shipmentJson(shipment), plates: plates.map(plateJson) };
     },
   }),
+  route({
+    method: 'POST',
+    url: '/v1/shipments',
+    action: 'shipments.plan',
+    summary: 'Plan a shipment, or add plates to it; as the import from a warehouse system does',
+    roles: operators,
+    body: z.strictObject({ number: text(200), plates: z.array(text(200)).max(10_000) }),
+    response: z.object({ number: z.string(), new_plates: z.number() }),
+    handle: async ({ scope, body: { number, plates } }) => ({
+      number,
+      new_plates: await planShipments(
+        scope,
+        scope.tenantId,
+        plates.map((oblpn) => ({ oblpn, shipment: number })),
+      ),
+    }),
+  }),
 ];
-
-async function* first<T>(items: AsyncIterable<T>, limit: number): AsyncGenerator<T> {
-  let left = limit;
-  for await (const item of items) {
-    yield item;
-    left -= 1;
-    if (left === 0) return;
-  }
-}

@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
+import { TallymanError } from '../../engine/errors.ts';
 import { durationMs } from '../../host/cli/duration.ts';
 import { examples, group, type JsonOption, share, wholeNumber, withJson } from '../../host/cli/options.ts';
-import { show } from '../../host/cli/output/print.ts';
+import { print, show } from '../../host/cli/output/print.ts';
 import { facts } from '../../host/cli/output/table.ts';
 import { Progress } from '../../host/cli/output/terminal.ts';
 import { type CommandFrame, commandLogger } from '../../host/cli/session.ts';
@@ -70,6 +71,36 @@ none of these baskets and lost nothing: so many different reads, baskets and
 movements. Exit code 1 where the broker did not acknowledge everything.`,
     )
     .action((options: ReadersOptions) => runReaders(options, frame));
+
+  simulate
+    .command('read')
+    .description('publish one read, as a Zebra FX reader would, to try out a broker and its subscriptions')
+    .argument('<device>', 'the reader, such as dock-7')
+    .argument('<epc>', 'the tag: 24 hexadecimal digits')
+    .option('--broker <url>', `mqtt:// or mqtts:// address (default: MQTT_URL, else ${defaultBroker})`)
+    .option('--topic <topic>', 'where to (default: zebra/fx/{device}/reads)')
+    .addHelpText('after', examples(['simulate read dock-7 3314257BF40C0E4000000190']))
+    .action(runRead);
+}
+
+async function runRead(
+  device: string,
+  epc: string,
+  { broker, topic = `zebra/fx/${device}/reads` }: { readonly broker?: string; readonly topic?: string },
+): Promise<void> {
+  const publisher = await Publisher.connect(broker ?? (process.env.MQTT_URL || defaultBroker), {
+    logger: commandLogger(),
+  });
+  try {
+    const timestamp = new Date().toISOString();
+    const read = { type: 'SIMPLE', timestamp, data: { idHex: epc, antenna: 1, format: 'epc' } };
+    await publisher.send(topic, JSON.stringify(read));
+    if (!(await publisher.flushed(flushMs)))
+      throw new TallymanError('BROKER_UNREACHABLE', 'the broker did not acknowledge the read');
+    print(`${epc} was read by ${device} at ${timestamp}.`);
+  } finally {
+    await publisher.close();
+  }
 }
 
 async function runReaders(options: ReadersOptions, { withTallyman }: CommandFrame): Promise<void> {

@@ -16,17 +16,21 @@ export interface TagRead {
   readonly eventTimestamp: string;
   readonly processorType: ProcessorType;
   readonly tenantId: string;
+  /** When it arrived, by our clock. Default: now. */
+  readonly receivedAt?: Micros | undefined;
 }
 
 /** Why a read that was processed moved nothing. */
 export type SkipReason =
   /** It has been processed before, by this path or the other. */
   | 'duplicate'
-  /** The basket was seen later than this, or at the same instant elsewhere. */
+  /** It came too late to be put in its place: from beyond the horizon, or the reads around it have been deleted. */
   | 'stale'
   | 'same location'
-  /** It repeats the basket's last movement, less than five minutes later. */
-  | 'same movement';
+  /** It repeats a movement that was made less than the window before (`rfid.movementWindowMs`). */
+  | 'same movement'
+  /** The basket has not stayed there long enough to have moved (`rfid.minimumStayMs`). A later read may still show that it has. */
+  | 'short stay';
 
 /** The answer for one read. */
 export interface ReadResult {
@@ -38,6 +42,8 @@ export interface ReadResult {
   readonly isNewBasket: boolean;
   readonly skipReason: SkipReason | null;
   readonly errorMessage: string | null;
+  /** How many movements the late reads of its basket changed or withdrew; told with the first of them. */
+  readonly corrections?: number;
 }
 
 /** A read in canonical form, with everything that the decision needs. */
@@ -51,7 +57,6 @@ export interface ExaminedRead {
   readonly role: string;
   readonly locationId: string;
   readonly at: Micros;
-  readonly timestamp: string;
   readonly contentHash: string;
   readonly processorType: ProcessorType;
   /** Names its basket, tenant included. */
@@ -59,6 +64,11 @@ export interface ExaminedRead {
   /** Names its content, tenant included. */
   readonly contentKey: string;
 }
+
+/** The role of devices at which baskets come back. */
+export const returnDoorRole = 'return-door';
+
+export const isReturn = ({ role }: ExaminedRead): boolean => role === returnDoorRole;
 
 export const basketKeyOf = (tenantId: string, epcHex: string): string => `${epcHex} ${tenantId}`;
 export const contentKeyOf = (tenantId: string, contentHash: string): string => `${contentHash} ${tenantId}`;

@@ -71,8 +71,7 @@ const settings = (folder: string, port: number): string[] => [
   'per_listener_settings false',
   'persistence true',
   `persistence_location ${join(folder, 'data')}/`,
-  // Every second. Saving after every change is needed only if the broker itself may be killed: each save writes all
-  // messages, and with some hundred waiting it would answer no client for seconds.
+  // Every second or two. With `true` the interval would count changes: it would write all it has after each message.
   'autosave_on_changes false',
   'autosave_interval 1',
   'max_queued_messages 0',

@@ -61,7 +61,7 @@ describe('iot', () => {
     expect(await putLocation(database, 't', 'dock')).toEqual(dock);
     const device = await putDevice(database, { tenantId: 't', serial: ' FX-1 ', role: 'dock-door' });
     expect(device).toMatchObject({ serial: 'FX-1', name: 'FX-1', locationId: null, role: 'dock-door' });
-    const settings = { tenantId: 't', serial: 'FX-1', locationId: dock.id, role: 'return-door' };
+    const settings = { tenantId: 't', serial: 'FX-1', locationId: dock.id, role: 'return-door' } as const;
     expect(await putDevice(database, settings)).toEqual({
       ...device,
       locationId: dock.id,

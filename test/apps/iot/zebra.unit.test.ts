@@ -74,6 +74,14 @@ describe('Zebra FX messages', () => {
     });
   });
 
+  test('a time with a zone that does not exist is refused, and the other reads of the message are kept', () => {
+    const { data, ...rest } = simple();
+    const tagData = [{ ...data, timestamp: '2026-03-01T12:00:00+25:00' }, data];
+    const { reads, rejected } = parse({ ...rest, data: { tagData } });
+    expect(reads).toHaveLength(1);
+    expect(rejected).toEqual([{ index: 0, reason: expect.stringMatching(/zone that does not exist/) }]);
+  });
+
   test('a message that is no JSON, of another topic, or too long is refused as a whole', () => {
     for (const [message, on, reason] of [
       ['{"type":', topic, /not JSON/],

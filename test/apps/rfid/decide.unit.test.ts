@@ -1,24 +1,17 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import {
-  bucketStart,
-  decide,
-  type Known,
-  type KnownBasket,
-  type LastMovement,
-  type NewMovement,
-  type Outcome,
-  type Processed,
-  windowLength,
-} from '../../../src/apps/rfid/decide.ts';
 import { basketKeyOf, contentKeyOf, type ExaminedRead } from '../../../src/apps/rfid/tag-read.ts';
-import { Model } from './model.ts';
+import { bucketStart, defaultRules, type MovementRules } from '../../../src/apps/rfid/track.ts';
+import { Ledger } from './ledger.ts';
+import { type ModelBasket, model } from './model.ts';
 
 const second = 1_000_000;
 const start = Date.UTC(2026, 2, 1, 12) * 1000;
+const { window } = defaultRules;
 
 function read(at: number, locationId: string, more: Partial<ExaminedRead> = {}): ExaminedRead {
   const { epcHex = 'E1', deviceId = `at ${locationId}`, tenantId = 't' } = more;
+  const hash = `${deviceId}|${epcHex}|${at}`;
   return {
     tenantId,
     zbTagReadId: null,
@@ -28,150 +21,164 @@ function read(at: number, locationId: string, more: Partial<ExaminedRead> = {}):
     deviceId,
     locationId,
     at,
-    timestamp: String(at),
-    contentHash: `${deviceId}|${epcHex}|${at}`,
+    contentHash: hash,
     basketKey: basketKeyOf(tenantId, epcHex),
-    contentKey: contentKeyOf(tenantId, `${deviceId}|${epcHex}|${at}`),
+    contentKey: contentKeyOf(tenantId, hash),
     processorType: 'MQTT',
     ...more,
   };
 }
 
-/** A database in memory, as far as `decide` can tell: baskets, keys, and the constraint on movements. */
-class Ledger {
-  readonly movements: NewMovement[] = [];
-  readonly #baskets = new Map<string, KnownBasket>();
-  readonly #keys = new Map<string, Processed>();
-  readonly #windows = new Set<string>();
+const books = (reads: readonly ExaminedRead[], rules: MovementRules): Map<string, ModelBasket> =>
+  model(
+    reads.map(({ basketKey, locationId, deviceId, at, contentHash }) => ({
+      basket: basketKey,
+      place: locationId,
+      device: deviceId,
+      at,
+      hash: contentHash,
+    })),
+    rules,
+  );
 
-  process(reads: readonly ExaminedRead[]): string[] {
-    const processed = new Map<number, Processed>();
-    for (const [place, one] of reads.entries()) {
-      const before = keys(one)
-        .map((key) => this.#keys.get(key))
-        .find((found) => found);
-      if (before) processed.set(place, before);
-    }
-    const baskets = new Map(reads.map((one) => [one.basketKey, this.#basket(one.basketKey)]));
-    const known: Known = { baskets, processed };
-    const decision = decide(reads, known);
-    const base = this.movements.length;
-    const id = (ref: string | number) => (typeof ref === 'number' ? String(base + ref) : ref);
-    for (const move of decision.movements) {
-      const window = [move.tenantId, move.basketId, move.from, move.to, move.windowStart].join('/');
-      if (this.#windows.has(window)) throw new Error(`movement twice in a window: ${window}`);
-      this.#windows.add(window);
-      this.movements.push(move);
-    }
-    for (const seen of decision.baskets) {
-      const key = basketKeyOf(seen.tenantId, seen.epcHex);
-      const made = seen.movement === null ? undefined : decision.movements[seen.movement];
-      const lastMovement: LastMovement | null = made
-        ? { id: id(seen.movement as number), from: made.from, to: made.to, at: made.at }
-        : this.#basket(key).lastMovement;
-      this.#baskets.set(key, {
-        id: seen.id,
-        locationId: seen.locationId,
-        lastSeenAt: seen.lastSeenAt,
-        lastMovement,
-      });
-    }
-    for (const { read: one, basketId, movement, skipReason } of decision.outcomes)
-      if (skipReason !== 'duplicate')
-        for (const key of keys(one))
-          this.#keys.set(key, { basketId, movementId: movement === null ? null : id(movement) });
-    return decision.outcomes.map(word);
-  }
+const path = (ledger: Ledger): string[] =>
+  [...ledger.books().values()].flatMap(({ movements }) =>
+    movements.map(({ from, to, repeats }) => `${from ?? ''}→${to}${repeats > 0 ? ` +${repeats}` : ''}`),
+  );
 
-  #basket(key: string): KnownBasket {
-    return this.#baskets.get(key) ?? { id: key, locationId: null, lastSeenAt: null, lastMovement: null };
-  }
-}
+/** A, B, A, B, … every two seconds for ten minutes. */
+const bounce = (from: number): ExaminedRead[] =>
+  Array.from({ length: 300 }, (_, i) => read(from + i * 2 * second, i % 2 === 0 ? 'A' : 'B'));
 
-const keys = ({ tenantId, contentHash, zbTagReadId }: ExaminedRead): string[] => [
-  `${tenantId}/${contentHash}`,
-  ...(zbTagReadId === null ? [] : [`${tenantId}#${zbTagReadId}`]),
-];
-const word = ({ skipReason, isNewBasket }: Outcome): string => skipReason ?? (isNewBasket ? 'new' : 'moved');
-const path = (moves: readonly { from: string | null | undefined; to: string }[]): string[] =>
-  moves.map(({ from, to }) => `${from ?? ''}→${to}`);
-
-describe('decide', () => {
-  test('RFID-6: the first sighting is a movement from nowhere', () => {
-    const ledger = new Ledger();
-    expect(ledger.process([read(start, 'A')])).toEqual(['new']);
-    expect(ledger.movements).toMatchObject([{ from: null, to: 'A', windowStart: start }]);
+describe('RFID-6: movements follow event time', () => {
+  test('a late read is put in its place: movements are inserted and changed', () => {
+    const ledger = new Ledger(defaultRules);
+    ledger.process([read(start, 'A')]);
+    ledger.process([read(start + 10 * second, 'C')]);
+    ledger.process([read(start + 5 * second, 'B')]);
+    expect(path(ledger)).toEqual(['→A', 'A→B', 'B→C']);
+    expect(ledger.told).toEqual(['inserted', 'changed']);
   });
 
-  test('RFID-6: at two places at one instant, the first word stands', () => {
-    const ledger = new Ledger();
-    expect(ledger.process([read(start, 'A'), read(start, 'B'), read(start + 1, 'B')])).toEqual([
-      'new',
-      'stale',
-      'moved',
-    ]);
+  test('a read before the first one is the first sighting; the one that was is no movement if it was there', () => {
+    const ledger = new Ledger(defaultRules);
+    for (const seconds of [10, 5]) ledger.process([read(start + seconds * second, 'A')]);
+    expect(path(ledger)).toEqual(['→A']);
+    expect(ledger.told.toSorted()).toEqual(['inserted', 'withdrawn']);
+    expect([...ledger.baskets.values()][0]).toMatchObject({
+      firstAt: start + 5 * second,
+      lastSeenAt: start + 10 * second,
+    });
   });
 
-  test('RFID-7: buckets begin on every fifth minute of UTC', () => {
+  test('two places at one instant: the content hash orders them, not their arrival', () => {
+    const [a, b] = [read(start, 'A'), read(start, 'B')];
+    const outcomes = [
+      [a, b],
+      [b, a],
+    ].map((order) => {
+      const ledger = new Ledger(defaultRules);
+      for (const one of order) ledger.process([one]);
+      return path(ledger);
+    });
+    expect(outcomes[0]).toEqual(outcomes[1]);
+    expect(outcomes[0]).toEqual(['→A', 'A→B']);
+  });
+
+  test('RFID-4: any permutation and any batches of any reads give the books of one pass over the sorted reads', () => {
+    const one = fc
+      .record({
+        epcHex: fc.constantFrom('E1', 'E2'),
+        place: fc.constantFrom('A', 'B', 'C'),
+        deviceId: fc.constantFrom('x', 'y'),
+        tenantId: fc.constantFrom('t', 'u'),
+        // Close together, so that they meet: duplicates, ties, edges of buckets and of windows.
+        at: fc.oneof(
+          fc.integer({ min: 0, max: 12 }).map((n) => n * second),
+          fc.integer({ min: 0, max: 40 }).map((n) => n * 30 * second),
+          fc.constantFrom(window - 1, window, window + 1, 2 * window - 1),
+        ),
+      })
+      .map(({ place, at, deviceId, ...more }) =>
+        read(start + at, place, { ...more, deviceId: `${deviceId} at ${place}` }),
+      );
+    const rules = fc.record({
+      window: fc.constantFrom(0, 20 * second, window),
+      minimumStay: fc.constantFrom(0, 0, 1, 3 * second, 45 * second),
+    });
+    fc.assert(
+      fc.property(
+        fc.array(fc.array(one, { maxLength: 12, size: 'max' }), { maxLength: 8, size: 'max' }),
+        rules,
+        fc.constantFrom(1, 3, 100),
+        fc.boolean(),
+        (batches, rules, chunk, thorough) => {
+          const ledger = new Ledger(rules, { chunk, thorough });
+          for (const batch of batches) ledger.process(batch);
+          expect(ledger.books()).toEqual(books(batches.flat(), rules));
+        },
+      ),
+      { numRuns: 1000 },
+    );
+  });
+});
+
+describe('RFID-7: the same movement once in a window', () => {
+  test('buckets begin on every fifth minute of UTC', () => {
     for (const minute of [0, 5, 55]) {
       const edge = Date.UTC(2026, 2, 1, 23, minute) * 1000;
-      expect([bucketStart(edge - 1), bucketStart(edge), bucketStart(edge + windowLength - 1)]).toEqual([
-        edge - windowLength,
+      expect([edge - 1, edge, edge + window - 1].map((at) => bucketStart(at, window))).toEqual([
+        edge - window,
         edge,
         edge,
       ]);
     }
   });
 
-  test('RFID-7: A→B→A→B inside five minutes, in one bucket and across an edge', () => {
-    for (const from of [start, start + windowLength - 2 * second]) {
-      const ledger = new Ledger();
-      ledger.process(['A', 'B', 'A', 'B'].map((place, i) => read(from + i * second, place)));
-      expect(path(ledger.movements)).toEqual(['→A', 'A→B', 'B→A', 'A→B']);
+  test('a basket between two antennas for ten minutes makes 5 movements, wherever the buckets fall', () => {
+    for (let phase = 0; phase < 300; phase += 1) {
+      const ledger = new Ledger(defaultRules);
+      ledger.process(bounce(start + phase * second));
+      expect(path(ledger)).toEqual(['→A', 'A→B +74', 'B→A +74', 'A→B +74', 'B→A +73']);
     }
   });
 
-  test('RFID-7: whoever decides twice from one state lands in one window', () => {
-    const basket: KnownBasket = {
-      id: '1',
-      locationId: 'A',
-      lastSeenAt: start,
-      lastMovement: { id: '9', from: null, to: 'A', at: start },
-    };
-    const known = { baskets: new Map([[read(0, 'B').basketKey, basket]]), processed: new Map() };
-    const [one] = decide([read(start + second, 'B')], known).movements;
-    const [other] = decide([read(start + 2 * second, 'B')], known).movements;
-    expect(one?.windowStart).toBe(other?.windowStart);
+  test('with the window off it makes 300; with a minimum stay of 5 s only the first sighting', () => {
+    const all = new Ledger({ window: 0, minimumStay: 0 });
+    all.process(bounce(start));
+    expect(path(all)).toHaveLength(300);
+    const first = new Ledger({ window, minimumStay: 5 * second });
+    for (const one of bounce(start)) first.process([one]);
+    expect(path(first)).toEqual(['→A']);
   });
 
-  test('RFID-4: any reads in any batches do what the rules say of them one by one', () => {
-    const one = fc
-      .record({
-        epcHex: fc.constantFrom('E1', 'E2', 'E3'),
-        place: fc.constantFrom('A', 'B', 'C'),
-        tenantId: fc.constantFrom('t', 'u'),
-        // Close together, so that they meet: duplicates, ties, late ones, edges of buckets.
-        at: fc.oneof(
-          fc.integer({ min: 0, max: 12 }).map((n) => n * second),
-          fc.integer({ min: 0, max: 40 }).map((n) => n * 30 * second),
-          fc.constantFrom(windowLength - 1, windowLength, windowLength + 1, 2 * windowLength - 1),
-        ),
-        zbTagReadId: fc.option(fc.integer({ min: 1, max: 40 }).map(String), { freq: 3 }),
-      })
-      .map(({ place, at, ...more }) => read(start + at, place, more));
-    const batches = fc.array(fc.array(one, { maxLength: 12 }), { maxLength: 8 });
-    fc.assert(
-      fc.property(batches, (given) => {
-        const model = new Model();
-        const ledger = new Ledger();
-        for (const batch of given) expect(ledger.process(batch)).toEqual(batch.map((r) => model.process(r)));
-        for (const [key, basket] of model.baskets) {
-          const [tenantId, epcHex] = key.split('/') as [string, string];
-          const own = ledger.movements.filter((move) => move.basketId === basketKeyOf(tenantId, epcHex));
-          expect(path(own)).toEqual(path(basket.moves));
-        }
-      }),
-      { numRuns: 1000 },
-    );
+  test('a late read can turn a kept movement into a repetition, and a repetition into a kept one', () => {
+    const ledger = new Ledger(defaultRules);
+    const at = (seconds: number, place: string) => ledger.process([read(start + seconds * second, place)]);
+    at(0, 'A');
+    at(200, 'B');
+    at(250, 'A');
+    at(450, 'B');
+    expect(path(ledger)).toEqual(['→A', 'A→B +1', 'B→A']);
+    at(100, 'B');
+    at(150, 'A');
+    // A→B is kept at 100 now: the one at 200 repeats it, the one at 450 no longer does.
+    expect(path(ledger)).toEqual(['→A', 'A→B +1', 'B→A +1', 'A→B']);
+  });
+
+  test('with a minimum stay, a movement counts when the basket was read there for long enough, at the time it came', () => {
+    const ledger = new Ledger({ window, minimumStay: 5 * second });
+    const at = (seconds: number, place: string) => ledger.process([read(start + seconds * second, place)]);
+    at(0, 'A');
+    at(10, 'B');
+    expect(path(ledger)).toEqual(['→A']);
+    expect([...ledger.baskets.values()][0]).toMatchObject({ locationId: 'B', placeId: 'A' });
+    at(15, 'B');
+    expect(path(ledger)).toEqual(['→A', 'A→B']);
+    expect([...ledger.baskets.values()][0]).toMatchObject({ locationId: 'B', placeId: null });
+    // Not seen at C again, but elsewhere 60 s later: it was there meanwhile.
+    at(20, 'C');
+    at(80, 'A');
+    expect(path(ledger)).toEqual(['→A', 'A→B', 'B→C']);
   });
 });

@@ -44,6 +44,7 @@ describe('EPCIS export', () => {
       bizLocation: { id: 'urn:tallyman:location:default:2' },
       sourceList: [{ type: 'location', source: 'urn:tallyman:location:default:1' }],
       destinationList: [{ type: 'location', destination: 'urn:tallyman:location:default:2' }],
+      'tallyman:device': 'dock 1/ü',
     });
   });
 
@@ -64,7 +65,7 @@ describe('EPCIS export', () => {
   });
 
   test('RFID-15: a document of all movements of a tenant in a range, page by page', async () => {
-    const { processor, tallyman, at } = await plant();
+    const { processor, tallyman, at } = await plant(['A', 'B', 'C'], { movements: { windowMs: 0 } });
     await processor.processTagReads(wandering(100));
     await tallyman.database.query(
       `insert into rfid.movements (basket_id, to_location_id, event_timestamp, window_start, device_id, tenant_id)
@@ -74,7 +75,10 @@ describe('EPCIS export', () => {
       const pages = readMovements(tallyman.database, { tenantId, ...range }, 7);
       const parsed = JSON.parse(await text(epcisDocument(pages, { createdAt: new Date(0) })));
       expect({ ...parsed, epcisBody: null }).toEqual({
-        '@context': ['https://ref.gs1.org/standards/epcis/2.0.0/epcis-context.jsonld'],
+        '@context': [
+          'https://ref.gs1.org/standards/epcis/2.0.0/epcis-context.jsonld',
+          { tallyman: 'urn:tallyman:epcis:' },
+        ],
         type: 'EPCISDocument',
         schemaVersion: '2.0',
         creationDate: '1970-01-01T00:00:00.000Z',

@@ -1,45 +1,96 @@
-/** What the rules say, read by read, with no thought of speed: what `decide` is compared with. */
-import type { ExaminedRead } from '../../../src/apps/rfid/tag-read.ts';
+/**
+ * What the rules of docs/decisions/0020 make of a set of reads: one pass over the sorted reads of each basket, with no thought of
+ * speed. It shares no code with the product that it judges.
+ */
 
-const fiveMinutes = 300_000_000;
-
-interface ModelBasket {
-  location: string | undefined;
-  lastSeen: number;
-  moves: { from: string | undefined; to: string; at: number }[];
+export interface ModelRead {
+  /** Names the basket, tenant included. */
+  readonly basket: string;
+  readonly place: string;
+  readonly device: string;
+  /** In microseconds. */
+  readonly at: number;
+  /** Orders reads of one instant, and makes two reads the same read. */
+  readonly hash: string;
 }
 
-export class Model {
-  readonly baskets = new Map<string, ModelBasket>();
-  readonly #hashes = new Set<string>();
-  readonly #ids = new Set<string>();
+export interface ModelRules {
+  readonly window: number;
+  readonly minimumStay: number;
+}
 
-  /** One read; answers what became of it. */
-  process(read: ExaminedRead): string {
-    const hash = `${read.tenantId}/${read.contentHash}`;
-    const id = `${read.tenantId}/${read.zbTagReadId}`;
-    if (this.#hashes.has(hash)) return 'duplicate';
-    if (read.zbTagReadId !== null && this.#ids.has(id)) return 'duplicate';
-    this.#hashes.add(hash);
-    if (read.zbTagReadId !== null) this.#ids.add(id);
+export interface ModelMovement {
+  readonly from: string | null;
+  readonly to: string;
+  readonly at: number;
+  readonly device: string;
+  repeats: number;
+  lastAt: number | null;
+}
 
-    const key = `${read.tenantId}/${read.epcHex}`;
-    const basket = this.baskets.get(key);
-    if (!basket) {
-      const moves = [{ from: undefined, to: read.locationId, at: read.at }];
-      this.baskets.set(key, { location: read.locationId, lastSeen: read.at, moves });
-      return 'new';
+export interface ModelBasket {
+  readonly place: string;
+  readonly device: string;
+  readonly firstSeen: number;
+  readonly lastSeen: number;
+  readonly movements: readonly ModelMovement[];
+  /** What became of each read, by its hash: null for one that moved the basket. */
+  readonly verdicts: Readonly<Record<string, string | null>>;
+}
+
+export const fiveMinutes: ModelRules = { window: 300_000_000, minimumStay: 0 };
+
+export function model(reads: readonly ModelRead[], rules = fiveMinutes): Map<string, ModelBasket> {
+  const different = [...new Map(reads.map((read) => [`${read.basket}/${read.hash}`, read])).values()];
+  return new Map(
+    [...Map.groupBy(different, ({ basket }) => basket)].map(([basket, own]) => [
+      basket,
+      oneBasket(
+        own.toSorted((a, b) => (a.at === b.at ? (a.hash < b.hash ? -1 : 1) : a.at - b.at)),
+        rules,
+      ),
+    ]),
+  );
+}
+
+function oneBasket(reads: readonly ModelRead[], { window, minimumStay }: ModelRules): ModelBasket {
+  const movements: ModelMovement[] = [];
+  const verdicts: Record<string, string | null> = {};
+  let counted: string | null = null;
+  let stayCounts = false;
+  reads.forEach((read, i) => {
+    const isArrival = reads[i - 1]?.place !== read.place;
+    if (!isArrival) {
+      verdicts[read.hash] = counted === read.place ? 'same location' : 'short stay';
+      return;
     }
-    if (read.at < basket.lastSeen) return 'stale';
-    if (read.locationId !== basket.location && read.at === basket.lastSeen) return 'stale';
-    basket.lastSeen = read.at;
-    if (read.locationId === basket.location) return 'same location';
-    const from = basket.location;
-    basket.location = read.locationId;
-    const last = basket.moves.at(-1);
-    if (last && last.from === from && last.to === read.locationId && read.at - last.at < fiveMinutes)
-      return 'same movement';
-    basket.moves.push({ from, to: read.locationId, at: read.at });
-    return 'moved';
-  }
+    const rest = reads.slice(i);
+    const leaves = rest.find(({ place }) => place !== read.place);
+    const until = leaves === undefined ? (rest.at(-1) as ModelRead).at : leaves.at;
+    stayCounts = i === 0 || until - read.at >= minimumStay;
+    if (counted === read.place) verdicts[read.hash] = 'same location';
+    else if (!stayCounts) verdicts[read.hash] = 'short stay';
+    else {
+      const from = counted;
+      counted = read.place;
+      const last = movements.findLast((one) => one.from === from && one.to === read.place);
+      if (last !== undefined && (read.at - last.at < window || read.at === last.at)) {
+        last.repeats += 1;
+        last.lastAt = read.at;
+        verdicts[read.hash] = 'same movement';
+      } else {
+        movements.push({ from, to: read.place, at: read.at, device: read.device, repeats: 0, lastAt: null });
+        verdicts[read.hash] = null;
+      }
+    }
+  });
+  const last = reads.at(-1) as ModelRead;
+  return {
+    place: last.place,
+    device: last.device,
+    firstSeen: (reads[0] as ModelRead).at,
+    lastSeen: last.at,
+    movements,
+    verdicts,
+  };
 }

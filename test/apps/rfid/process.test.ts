@@ -1,6 +1,9 @@
+import { hash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { contentHash, hashToBase64 } from '../../../src/apps/rfid/content-hash.ts';
 import { splitByBasket } from '../../../src/apps/rfid/examined-batch.ts';
+import { forgetOldest } from '../../../src/apps/rfid/intake/forget.ts';
+import { TagReadProcessor } from '../../../src/apps/rfid/process.ts';
 import { movements, plant, read, tag, tenantId, time } from './support.ts';
 
 describe('processTagReads', () => {
@@ -20,7 +23,7 @@ describe('processTagReads', () => {
       'device "nobody" is not known; register it and send the read again',
       'same location',
       'moved',
-      'stale',
+      'same location',
       'duplicate',
       'EPC "BEEF" is refused: it has 4 hex digits; tags of 96 bits have 24',
     ]);
@@ -51,9 +54,9 @@ describe('processTagReads', () => {
     const kept = await rows<{ hash: string }>(
       `select encode(content_hash, 'base64') as hash, zb_tag_read_id, processor_type from rfid.tag_read_processings order by id`,
     );
-    const hash = contentHash({ deviceId: 'A', epcHex: tag(1), timestamp: time(0.123456) });
+    const canonical = contentHash({ deviceId: 'A', epcHex: tag(1), timestamp: time(0.123456) });
     expect(kept).toEqual([
-      { hash: hashToBase64(hash), zb_tag_read_id: null, processor_type: 'MQTT' },
+      { hash: hashToBase64(canonical), zb_tag_read_id: null, processor_type: 'MQTT' },
       { hash: expect.any(String), zb_tag_read_id: '8', processor_type: 'Replay' },
     ]);
   });
@@ -145,47 +148,149 @@ describe('processTagReads', () => {
     ]);
   });
 
-  test('RFID-6: a late read never moves a basket back', async () => {
+  test('RFID-6: a late read is put in its place; the basket stays where it was seen last', async () => {
     const bundle = await plant();
     await bundle.processor.processTagReads([read('A', 0)]);
     await bundle.processor.processTagReads([read('B', 10)]);
-    const [late] = await bundle.processor.processTagReads([read('A', 5)]);
-    expect(late).toMatchObject({ success: true, skipReason: 'stale', movementId: null });
-    expect(await movements(bundle)).toEqual(['→A', 'A→B']);
-    expect(await bundle.rows(`select skip_reason from rfid.tag_read_processings order by id`)).toEqual([
-      { skip_reason: null },
-      { skip_reason: null },
-      { skip_reason: 'stale' },
+    const [late] = await bundle.processor.processTagReads([read('C', 5)]);
+    expect(late).toMatchObject({ success: true, skipReason: null, movementId: expect.any(String) });
+    expect(await movements(bundle)).toEqual(['→A', 'A→C', 'C→B']);
+    const [middle] = await bundle.processor.processTagReads([read('A', 2)]);
+    expect(middle).toMatchObject({ skipReason: 'same location', movementId: null });
+    expect(
+      await bundle.rows(`select location_id, last_device_id, first_seen_at, last_seen_at from rfid.baskets`),
+    ).toEqual([
+      {
+        location_id: bundle.at.B,
+        last_device_id: 'B',
+        first_seen_at: new Date(time(0)),
+        last_seen_at: new Date(time(10)),
+      },
     ]);
   });
 
-  test('RFID-7: A→B, B→A, A→B inside five minutes are three movements, in one batch and in many', async () => {
-    const path = [read('A', 0), read('B', 1), read('A', 2), read('B', 3)];
-    const wanted = ['→A', 'A→B', 'B→A', 'A→B'];
-    const together = await plant();
-    await together.processor.processTagReads(path);
-    expect(await movements(together)).toEqual(wanted);
-    const apart = await plant();
-    for (const one of path) await apart.processor.processTagReads([one]);
-    expect(await movements(apart)).toEqual(wanted);
+  test('RFID-6: the first and the last sighting of a batch are the earliest and the latest of its reads', async () => {
+    const { processor, rows } = await plant();
+    await processor.processTagReads([read('A', 5), read('A', 9), read('A', 2)]);
+    expect(await rows('select first_seen_at, last_seen_at from rfid.baskets')).toEqual([
+      { first_seen_at: new Date(time(2)), last_seen_at: new Date(time(9)) },
+    ]);
   });
 
-  test("RFID-7: the last movement over again is the same one, also across a bucket's edge", async () => {
+  test('RFID-7: the same movement again within five minutes is counted on the first, in one batch and in many', async () => {
+    // The bucket ends at 300 s.
+    const path = [
+      read('A', 0),
+      read('B', 200),
+      read('A', 210),
+      read('B', 299),
+      read('A', 310),
+      read('B', 499.9),
+    ];
+    const wanted = ['→A', 'A→B', 'B→A'];
+    for (const batches of [[path], path.map((one) => [one])]) {
+      const bundle = await plant();
+      const results = [];
+      for (const batch of batches) results.push(...(await bundle.processor.processTagReads(batch)));
+      expect(await movements(bundle)).toEqual(wanted);
+      expect(results.map(({ skipReason }) => skipReason)).toEqual([
+        null,
+        null,
+        null,
+        'same movement',
+        'same movement',
+        'same movement',
+      ]);
+      expect(results[5]?.movementId).toBe(results[1]?.movementId);
+      expect(
+        await bundle.rows('select repeats, last_at from rfid.movements order by event_timestamp'),
+      ).toEqual([
+        { repeats: 0, last_at: null },
+        { repeats: 2, last_at: new Date(time(499.9)) },
+        { repeats: 1, last_at: new Date(time(310)) },
+      ]);
+      // Five minutes after the one that was kept, not after the last repetition.
+      await bundle.processor.processTagReads([read('A', 499.999999), read('B', 500)]);
+      expect(await movements(bundle)).toEqual([...wanted, 'A→B']);
+    }
+  });
+
+  test('RFID-7: a basket between two antennas for ten minutes: 5 movements; 300 without window; 1 with a minimum stay', async () => {
+    const bounce = Array.from({ length: 300 }, (_, i) => read(i % 2 === 0 ? 'A' : 'B', 17 + i * 2));
+    for (const { options, count, repeats } of [
+      { options: {}, count: 5, repeats: 295 },
+      { options: { windowMs: 0 }, count: 300, repeats: 0 },
+      { options: { minimumStayMs: 5000 }, count: 1, repeats: 0 },
+    ]) {
+      const bundle = await plant(['A', 'B'], { movements: options });
+      for (let from = 0; from < 300; from += 50)
+        await bundle.processor.processTagReads(bounce.slice(from, from + 50));
+      expect(
+        await bundle.rows('select count(*)::int as count, sum(repeats)::int as repeats from rfid.movements'),
+      ).toEqual([{ count, repeats }]);
+    }
+  });
+
+  test('RFID-6: a late read from beyond the horizon is stale: a configured one, or that of the reads that are kept', async () => {
+    const bundle = await plant(['A', 'B'], {
+      now: () => Date.UTC(2026, 2, 1, 12, 10),
+      movements: { lateHorizonMs: 300_000 },
+    });
+    const { processor, rows, tallyman } = bundle;
+    await processor.processTagReads([read('A', 200), read('A', 400)]);
+    const skip = async (seconds: number) =>
+      (await processor.processTagReads([read('B', seconds)]))[0]?.skipReason;
+    expect(await skip(299)).toBe('stale');
+    expect(await skip(300)).toBe(null);
+    expect(await movements(bundle)).toEqual(['→A', 'A→B', 'B→A']);
+    // The read at 400 s stays; the horizon is that of the others, and what can repeat them is beyond it, too.
+    await rows(
+      `update rfid.tag_read_processings set processed_at = now() - interval '2 hours' where event_timestamp < $1`,
+      [time(350)],
+    );
+    expect(
+      await forgetOldest(
+        tallyman.database,
+        { table: 'rfid.tag_read_processings', at: 'processed_at' },
+        { keepMs: 3_600_000 },
+      ),
+    ).toBeGreaterThan(0);
+    const later = new TagReadProcessor({ database: tallyman.database, devices: bundle.devices });
+    await later.processTagReads([read('A', 2000)]);
+    const [beyond, within] = [
+      await later.processTagReads([read('B', 600)]),
+      await later.processTagReads([read('B', 600.5)]),
+    ];
+    expect([beyond[0]?.skipReason, within[0]?.skipReason]).toEqual(['stale', null]);
+  });
+
+  test('RFID-7: another window than before: a late read meets movements of the old window, and is placed', async () => {
     const bundle = await plant();
-    const { processor, rows, at } = bundle;
-    // The bucket begins at 300 s; somebody puts the basket back by hand.
-    const [, moved] = await processor.processTagReads([read('A', 0), read('B', 299)]);
-    const putBack = () => rows('update rfid.baskets set location_id = $1', [at.A]);
-    await putBack();
-    const [inBucket] = await processor.processTagReads([read('B', 299.5)]);
-    await putBack();
-    const [across] = await processor.processTagReads([read('B', 598.999999)]);
-    for (const same of [inBucket, across])
-      expect(same).toMatchObject({ skipReason: 'same movement', movementId: moved?.movementId });
-    expect(await movements(bundle)).toEqual(['→A', 'A→B']);
-    await putBack();
-    expect((await processor.processTagReads([read('B', 599)]))[0]?.skipReason).toBe(null);
-    expect(await movements(bundle)).toEqual(['→A', 'A→B', 'A→B']);
+    const { tallyman, devices } = bundle;
+    // Kept in the bucket from 0 s to 300 s.
+    await bundle.processor.processTagReads([read('A', 0), read('B', 240), read('A', 250)]);
+    const narrow = new TagReadProcessor({
+      database: tallyman.database,
+      devices,
+      movements: { windowMs: 60_000 },
+    });
+    // In its bucket of 60 s this one begins at 0 s, too.
+    expect(
+      (await narrow.processTagReads([read('B', 30), read('A', 40)])).map((one) => one.skipReason),
+    ).toEqual([null, null]);
+    expect(await movements(bundle)).toEqual(['→A', 'A→B', 'B→A', 'A→B', 'B→A']);
+  });
+
+  test('RFID-2: the content hash as .NET writes it, with seven digits', async () => {
+    const { rows } = await plant([]);
+    const wanted = hash('sha256', `dock-1|${tag(1)}|2026-03-01T09:30:00.1234560Z`, 'base64');
+    for (const at of ['2026-03-01T09:30:00.123456Z', '2026-03-01T18:30:00.123456+09:00'])
+      expect(
+        await rows(`select rfid.content_hash_o(' dock-1 ', lower($1), $2::timestamptz) as hash`, [
+          tag(1),
+          at,
+        ]),
+      ).toEqual([{ hash: wanted }]);
   });
 
   test('RFID-7: the database refuses a movement that was decided twice from the same state', async () => {
@@ -206,6 +311,9 @@ describe('processTagReads', () => {
     expect(await ask(time(300.000001))).toMatch(/future/);
     expect(await ask('1970-01-01T00:00:00Z')).toMatch(/clock set/);
     expect(await ask('yesterday')).toMatch(/not a time/);
+    for (const zone of ['+25:00', '-24:00', '+00:60', '+99'])
+      expect(await ask(`2026-03-01T12:00:00${zone}`)).toMatch(/zone/);
+    expect(await ask('2026-03-01T23:59:00+15:59')).toBe(null);
   });
 
   test('an empty call does nothing; names may be anything a database can keep', async () => {

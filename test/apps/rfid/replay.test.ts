@@ -71,7 +71,7 @@ describe('replay', () => {
     );
     bundle.devices.drop();
     expect(await replay.replay({ from: '2', to: '2' })).toMatchObject({ processed: 1 });
-    expect(await movements(bundle)).toEqual(['→A', 'A→B']);
+    expect(await movements(bundle)).toEqual(['→A', 'A→C', 'C→B']);
   });
 
   test("RFID-9: reads somebody else's database, with other names and types, under a role that may only read", async () => {

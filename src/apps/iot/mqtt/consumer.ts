@@ -18,7 +18,7 @@ import { Link, type Session } from '../../../engine/resilience/link.ts';
 import { Outage } from '../../../engine/resilience/outage.ts';
 import type { Connection } from './connection.ts';
 import { brokerOf } from './dial.ts';
-import { type DeadLetter, Intake, type OnBatch } from './intake.ts';
+import { type DeadLetter, Intake, type OnBatch, type OnCommit } from './intake.ts';
 import type { MqttMessage } from './message.ts';
 import { negotiate } from './negotiate.ts';
 import type { MqttSettings } from './options.ts';
@@ -49,6 +49,10 @@ export interface MqttConsumerOptions {
   readonly deadLetter?: DeadLetter;
   /** Called with each message on arrival, while others are being committed: for work that needs no database. Must not throw. */
   readonly onArrival?: (message: MqttMessage) => void;
+  /** How many reads a message holds, for `maxBatchReads`; called after `onArrival`. Default: 1. */
+  readonly readsIn?: (message: MqttMessage) => number;
+  /** Called after each commit, also after one that failed. Must not throw. */
+  readonly onCommit?: OnCommit;
   /** Fills the gap; called after subscribing, so that no message is missed. Retried until it resolves. */
   readonly onSessionGap?: (gap: SessionGap) => Promise<void>;
   readonly logger?: Logger;
@@ -114,12 +118,15 @@ export class MqttConsumer {
 
   status(): MqttStatus {
     const connection = this.#state === 'connected' ? this.#connection : undefined;
+    const reason = this.#troubleOf(connection);
     return {
       state: this.#state,
       since: this.#since,
       ready:
-        connection !== undefined && this.#subscriptions.every(({ granted }) => typeof granted === 'number'),
-      ...(this.#reason !== undefined && { reason: this.#reason }),
+        connection !== undefined &&
+        this.#topics.length > 0 &&
+        this.#subscriptions.every(({ granted }) => typeof granted === 'number'),
+      ...(reason !== undefined && { reason }),
       broker: brokerOf(this.#settings),
       clientId: this.#settings.clientId,
       environmentId: this.#settings.environmentId,
@@ -130,8 +137,18 @@ export class MqttConsumer {
         reconnects: Math.max(0, this.#connects - 1),
         inFlight: this.#intake.inFlight,
         bytesInFlight: this.#intake.bytesInFlight,
+        oldestInFlightSeconds: ageOf(this.#intake.oldestInFlight),
+        isPaused: this.#intake.isPaused,
+        rejectedInARow: this.#intake.rejectedInARow,
       },
     };
+  }
+
+  #troubleOf(connection: Connection | undefined): string | undefined {
+    if (this.#reason !== undefined || connection === undefined) return this.#reason;
+    if (this.#topics.length === 0) return 'no topics are subscribed to: set mqtt.subscribeTopics';
+    const refused = this.#subscriptions.find(({ granted }) => typeof granted === 'string');
+    return refused && `the subscription ${refused.topic} was refused: ${refused.granted}`;
   }
 
   /** Resolves when the first attempt has ended; `status()` tells how. It keeps trying either way. */
@@ -167,13 +184,17 @@ export class MqttConsumer {
   }
 
   #newIntake(): Intake {
-    const { onBatch, routes = [], deadLetter, onArrival } = this.#options;
-    const { maxBatch, receiveMaximum, maxInFlightBytes } = this.#settings;
+    const { onBatch, routes = [], deadLetter, onArrival, readsIn, onCommit } = this.#options;
+    const { maxBatch, maxBatchBytes, maxBatchReads, receiveMaximum, maxInFlightBytes } = this.#settings;
     return new Intake({
       handlerOf: (topic) => routes.find(({ filter }) => matches(filter, topic))?.onBatch ?? onBatch,
       deadLetter,
       onArrival,
+      readsIn,
+      onCommit,
       maxBatch,
+      maxBatchBytes,
+      maxBatchReads,
       // One more than the broker may send: PUBRELs must still be read when the receive maximum is reached.
       maxMessages: receiveMaximum + 1,
       maxBytes: maxInFlightBytes,
@@ -259,3 +280,6 @@ export class MqttConsumer {
     this.#reason = reason;
   }
 }
+
+const ageOf = (since: Date | undefined): number =>
+  since === undefined ? 0 : Math.max(0, (Date.now() - since.getTime()) / 1000);

@@ -155,8 +155,16 @@ async function judgeSystem(
   const version = system.get('$SYS/broker/version');
   if (version?.includes('mosquitto')) {
     const needs =
-      'Its defaults lose messages: it needs persistence true, autosave_on_changes true, autosave_interval 1, max_queued_messages 0, set_tcp_nodelay true.';
-    if (overshoots(version) && connection.version === 5)
+      'Its defaults lose messages: it needs persistence true, autosave_on_changes false, autosave_interval 1, max_queued_messages 0, set_tcp_nodelay true. With autosave_on_changes true the interval counts changes, not seconds: it would write everything after each message.';
+    const { sharedSubscriptionGroup: group } = settings;
+    if (group !== null && connection.version === 5 && isBefore2021(version))
+      judge(
+        'warn',
+        'mqtt-shared-restart',
+        `${version} may forget the group ${group}-${settings.environmentId} when it is restarted: what is published before an instance subscribes again is lost`,
+        'Seen with 2.0.11. Upgrade it to 2.0.21 or later, or leave sharedSubscriptionGroup out: every instance then gets every message, and each counts once.',
+      );
+    if (isBefore2021(version) && connection.version === 5)
       judge(
         'warn',
         'mqtt-broker',
@@ -175,7 +183,8 @@ async function judgeSystem(
     );
 }
 
-function overshoots(version: string): boolean {
+/** Versions whose bugs are known, up to the first one that was tried without them. */
+function isBefore2021(version: string): boolean {
   const [major = 0, minor = 0, patch = 0] = (/(\d+)\.(\d+)\.(\d+)/.exec(version)?.slice(1) ?? []).map(Number);
   return major < 2 || (major === 2 && minor === 0 && patch < 21);
 }

@@ -5,7 +5,7 @@ export {
   type SessionGap,
 } from './consumer.ts';
 export { type DoctorMqttOptions, doctorMqtt } from './doctor.ts';
-export type { DeadLetter, OnBatch } from './intake.ts';
+export type { DeadLetter, OnBatch, OnCommit } from './intake.ts';
 export type { MessageProperties, MqttMessage, Qos } from './message.ts';
 export { type MqttOptions, type MqttSettings, mqttOptions, mqttSettings } from './options.ts';
 export type { MqttCounters, MqttState, MqttStatus, MqttSubscription } from './status.ts';

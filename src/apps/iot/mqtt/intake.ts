@@ -19,6 +19,13 @@ export type OnBatch = (messages: readonly MqttMessage[]) => Promise<void>;
 /** Stores a message that `onBatch` rejects while it accepts others, or with a PermanentError. Resolves when it is durable: then it is acknowledged. */
 export type DeadLetter = (message: MqttMessage, error: unknown) => Promise<void>;
 
+/** Tells how long a commit took, and whether it succeeded. */
+export type OnCommit = (commit: {
+  readonly messages: number;
+  readonly seconds: number;
+  readonly committed: boolean;
+}) => void;
+
 /** Where messages come from and acknowledgements go. */
 export interface Line {
   acknowledge(deliveries: readonly Delivery[]): void;
@@ -30,7 +37,12 @@ export interface IntakeOptions {
   readonly handlerOf: (topic: string) => OnBatch;
   readonly deadLetter: DeadLetter | undefined;
   readonly onArrival?: ((message: MqttMessage) => void) | undefined;
+  /** How many reads a message holds; called after `onArrival`. Default: 1. */
+  readonly readsIn?: ((message: MqttMessage) => number) | undefined;
+  readonly onCommit?: OnCommit | undefined;
   readonly maxBatch: number;
+  readonly maxBatchBytes: number;
+  readonly maxBatchReads: number;
   readonly maxMessages: number;
   readonly maxBytes: number;
   readonly logger: Logger;
@@ -48,6 +60,7 @@ export interface IntakeCounters {
 
 interface Held extends Delivery {
   readonly onBatch: OnBatch;
+  readonly reads: number;
   done: boolean;
   /** How often it was rejected alone. */
   refusals: number;
@@ -75,6 +88,8 @@ export class Intake {
   #bytes = 0;
   #limit: number;
   #failures = 0;
+  /** In a row, of whole batches. */
+  #rejectedInARow = 0;
   #running: Promise<void> | undefined;
 
   constructor(options: IntakeOptions) {
@@ -91,15 +106,32 @@ export class Intake {
     return this.#bytes;
   }
 
+  /** When the oldest message arrived that is not acknowledged yet. */
+  get oldestInFlight(): Date | undefined {
+    return this.#queue[0]?.message.receivedAt;
+  }
+
+  /** Reading from the broker is paused, because too much waits for its commit. */
+  get isPaused(): boolean {
+    return this.#full;
+  }
+
+  /** Commits that failed since the last one that succeeded. */
+  get rejectedInARow(): number {
+    return this.#rejectedInARow;
+  }
+
   receive(line: Line, delivery: Delivery): void {
     if (this.#stopping.signal.aborted) return;
     if (line !== this.#line) this.forget(line);
     this.counters.received += 1;
     if (delivery.message.duplicate) this.counters.redelivered += 1;
-    const onBatch = this.#options.handlerOf(delivery.message.topic);
-    this.#queue.push({ ...delivery, onBatch, done: false, refusals: 0 });
+    const { handlerOf, onArrival, readsIn } = this.#options;
+    const { message } = delivery;
+    onArrival?.(message);
+    const reads = readsIn?.(message) ?? 1;
+    this.#queue.push({ ...delivery, onBatch: handlerOf(message.topic), reads, done: false, refusals: 0 });
     this.#bytes += sizeOf(delivery);
-    this.#options.onArrival?.(delivery.message);
     if (this.#full) line.pause();
     this.#running ??= this.#run();
   }
@@ -143,10 +175,23 @@ export class Intake {
 
   #next(waiting: readonly Held[]): Held[] {
     const trusted = waiting.filter((held) => !this.#isSuspect(held));
-    if (trusted.length > 0) return trusted.slice(0, this.#limit);
+    if (trusted.length > 0) return this.#head(trusted);
     // If all messages are suspects, the cause is something else.
     for (const held of waiting) held.refusals = 0;
-    return waiting.slice(0, this.#limit);
+    return this.#head(waiting);
+  }
+
+  /** As many from the front as one commit may hold; at least one. */
+  #head(waiting: readonly Held[]): Held[] {
+    const { maxBatchBytes, maxBatchReads } = this.#options;
+    let bytes = 0;
+    let reads = 0;
+    const end = waiting.slice(0, this.#limit).findIndex((held, i) => {
+      bytes += sizeOf(held);
+      reads += held.reads;
+      return i > 0 && (bytes > maxBatchBytes || reads > maxBatchReads);
+    });
+    return waiting.slice(0, end < 0 ? this.#limit : end);
   }
 
   #isSuspect(held: Held): boolean {
@@ -165,9 +210,17 @@ export class Intake {
 
   async #commit(share: readonly Held[]): Promise<boolean> {
     this.counters.batches += 1;
+    const began = performance.now();
+    const tell = (committed: boolean): void => {
+      this.#rejectedInARow = committed ? 0 : this.#rejectedInARow + 1;
+      const seconds = (performance.now() - began) / 1000;
+      this.#options.onCommit?.({ messages: share.length, seconds, committed });
+    };
     try {
       await share[0]?.onBatch(share.map((held) => held.message));
+      tell(true);
     } catch (error) {
+      tell(false);
       this.counters.rejected += 1;
       const fields = { messages: share.length, topic: share[0]?.message.topic, reason: messageOf(error) };
       this.#options.logger.warn(

@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { z } from 'zod';
 import { TallymanError } from '../../../engine/errors.ts';
+import { productionSign } from '../../../host/process/production.ts';
 import { flawOf } from './topics.ts';
 
 const whole = (min: number, max: number) => z.int().min(min).max(max);
@@ -48,6 +49,10 @@ export const mqttOptions = z.strictObject({
   maxPacketSize: whole(128, 268_435_455).nullable().default(null),
   /** Messages that share one commit, at most. */
   maxBatch: whole(1, 65_535).default(500),
+  /** Bytes that share one commit, at most; a longer message goes alone. */
+  maxBatchBytes: whole(1024, Number.MAX_SAFE_INTEGER).default(8 * 1024 * 1024),
+  /** Reads that share one commit, at most, where the handler can count them; a message with more goes alone. */
+  maxBatchReads: whole(1, 1_000_000).default(2000),
   /** `auto`: 5, and 3.1.1 where the broker refuses it. */
   protocol: z.literal(['auto', '5', '3.1.1']).default('auto'),
   /** Default: on port 8883 only. */
@@ -122,9 +127,10 @@ function environmentOf(configured: string | null, env: Surroundings['env'], host
     if (!word_.success) throw bad(`MQTT_ENVIRONMENT_ID is "${named}": it ${word_.error.issues[0]?.message}`);
     return named;
   }
-  if (env.NODE_ENV === 'production')
+  const sign = productionSign(env);
+  if (sign !== undefined)
     throw bad(
-      'MQTT has no environment id: in production set environmentId, or the variable MQTT_ENVIRONMENT_ID. ' +
+      `MQTT has no environment id, and this is production (${sign}): set mqtt.environmentId, or the variable MQTT_ENVIRONMENT_ID. ` +
         'Two environments with the same id would take messages from each other.',
     );
   return `local-${safe(hostName)}`;
@@ -133,7 +139,7 @@ function environmentOf(configured: string | null, env: Surroundings['env'], host
 const safe = (text: string): string => text.toLowerCase().replace(/[^a-z0-9_.-]/g, '-');
 
 /** Replaces `${NAME}` in any value, also inside lists; a missing variable is an error, not an empty string. */
-function expanded(value: unknown, env: Surroundings['env'], path = ''): unknown {
+export function expanded(value: unknown, env: Surroundings['env'] = process.env, path = ''): unknown {
   if (typeof value === 'string') {
     return value.replace(/\$\{([^}]*)\}/g, (whole_, variable: string) => {
       const found = env[variable];

@@ -21,6 +21,12 @@ export interface MqttCounters extends Readonly<IntakeCounters> {
   /** Received, not acknowledged yet. */
   readonly inFlight: number;
   readonly bytesInFlight: number;
+  /** How long the oldest of them has been waiting for its commit. */
+  readonly oldestInFlightSeconds: number;
+  /** Reading is paused, because too much waits for its commit. */
+  readonly isPaused: boolean;
+  /** Commits that failed since the last one that succeeded. */
+  readonly rejectedInARow: number;
 }
 
 export interface MqttSubscription {

@@ -1,29 +1,29 @@
 -- Writes events about baskets and shipments, in the transaction that makes the change. Callers hold the locks of the baskets
 -- or of the shipment, so the events of each are in the order in which they happened.
 
--- One event for each movement, and before it one for a basket that is new: its first movement comes from nowhere.
-create or replace function rfid.tell_movements(
-  p_tenants text[], p_ids bigint[], p_from bigint[], p_to bigint[], p_at timestamptz[], p_devices text[], p_epcs text[]
-) returns void
+-- One event for each movement, and before it one for a basket that is new. A late movement is told by its caller, as a correction.
+create or replace function rfid.tell_new_movements(m rfid.new_movements, p_ids bigint[]) returns void
 language plpgsql
 set plan_cache_mode = force_generic_plan
 as $$
 begin
   -- Relies on the nested loop for the order of the movements: sorting each array would cost more than the rest.
   perform tallyman_events.emit_many(
-      array_agg(e.event_type), array_agg('basket'::text), array_agg(m.epc_hex), array_agg(e.payload),
-      array_agg(m.tenant_id), occurred_at => array_agg(m.at))
-    from unnest(p_tenants, p_ids, p_from, p_to, p_at, p_devices, p_epcs)
-           as m (tenant_id, id, from_id, to_id, at, device_id, epc_hex),
+      array_agg(e.event_type), array_agg('basket'::text), array_agg(n.epc_hex), array_agg(e.payload),
+      array_agg(n.tenant_id), occurred_at => array_agg(n.at))
+    from (select unnest(m.tenants) as tenant_id, unnest(p_ids) as id, unnest(m.from_locations) as from_id,
+                 unnest(m.to_locations) as to_id, unnest(m.at) as at, unnest(m.devices) as device_id,
+                 unnest(m.epcs) as epc_hex, unnest(m.kinds) as kind) n,
          lateral (
            select 'rfid.basket.created' as event_type,
-                  json_build_object('epc_hex', m.epc_hex, 'location_id', m.to_id::text,
-                                    'device_id', m.device_id) as payload
-            where m.from_id is null
+                  json_build_object('epc_hex', n.epc_hex, 'location_id', n.to_id::text,
+                                    'device_id', n.device_id) as payload
+            where n.kind = 'new'
            union all
            select 'rfid.movement',
-                  json_build_object('movement_id', m.id::text, 'epc_hex', m.epc_hex, 'from_location_id', m.from_id::text,
-                                    'to_location_id', m.to_id::text, 'device_id', m.device_id)) e;
+                  json_build_object('movement_id', n.id::text, 'epc_hex', n.epc_hex, 'from_location_id', n.from_id::text,
+                                    'to_location_id', n.to_id::text, 'device_id', n.device_id)
+            where n.kind is distinct from 'late') e;
 end $$;
 
 -- `planned`, `loading` or `shipped`, of these shipments.

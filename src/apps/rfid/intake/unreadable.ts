@@ -35,6 +35,10 @@ export interface Received {
   readonly topic: string;
   readonly payload: Buffer;
   readonly receivedAt: Date;
+  /** Default: as the topic `zebra/fx/{device}/reads` says. */
+  readonly deviceId?: string;
+  /** What is wrong with its topic. */
+  readonly flaw?: string;
 }
 
 /** Retries the message after a redrive: `again` takes it in, or throws the reason why it cannot. */

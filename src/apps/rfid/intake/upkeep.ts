@@ -3,13 +3,14 @@ import { z } from 'zod';
 import { type AnyKind, defineKind, type Kind } from '../../../engine/jobs/kind.ts';
 import type { NewSchedule } from '../../../engine/schedules/schedules.ts';
 import type { Tallyman } from '../../../engine/tallyman.ts';
-import { importPlates, PlateImport, type Replay, type WarehouseSystem } from '../index.ts';
+import { importPlates, importPlatesKind, PlateImport, type Replay, type WarehouseSystem } from '../index.ts';
 import { type Forgettable, forgetOldest } from './forget.ts';
 
 export interface UpkeepOptions {
-  /** Where outbound plates come from. */
+  /** Where outbound plates come from. Null: from nowhere, and a schedule that an earlier configuration left is removed. */
   readonly plates?:
     | { readonly system: WarehouseSystem; readonly tenantId: string; readonly cron: string }
+    | null
     | undefined;
   readonly retention?: ReadRetention | undefined;
 }
@@ -30,6 +31,7 @@ export interface Upkeep {
 const forgetName = 'rfid.forget-reads';
 const everyHour = '23 * * * *';
 const rawReads: Forgettable = { table: 'iot.tag_reads', at: 'received_at' };
+const deviceEvents: Forgettable = { table: 'iot.device_events', at: 'received_at' };
 const processedReads: Forgettable = { table: 'rfid.tag_read_processings', at: 'processed_at' };
 
 export function upkeepOf(tallyman: Tallyman, replay: Replay, options: UpkeepOptions = {}): Upkeep {
@@ -55,8 +57,16 @@ export function upkeepOf(tallyman: Tallyman, replay: Replay, options: UpkeepOpti
     kinds,
     schedule: async () => {
       for (const schedule of schedules) await tallyman.schedules.upsert(schedule);
+      if (plates !== undefined) await removeLeftover(tallyman, plates?.tenantId);
     },
   };
+}
+
+/** Without a warehouse system, or with one for another tenant, the schedule would go on to make jobs that nobody can run. */
+async function removeLeftover({ schedules }: Tallyman, tenantId: string | undefined): Promise<void> {
+  for (const schedule of await schedules.list())
+    if (schedule.name === importPlatesKind && schedule.tenantId !== tenantId)
+      await schedules.remove(schedule.name, schedule.tenantId);
 }
 
 /** The import, for the schedule and for the command line. */
@@ -87,6 +97,7 @@ function forgetReads(
       // Reads that replay has not processed stay, however old they are.
       const upTo = await replay.floor();
       await forgetOldest(database, rawReads, { keepMs: rawMs, upTo, signal });
+      await forgetOldest(database, deviceEvents, { keepMs: rawMs, signal });
       await forgetOldest(database, processedReads, { keepMs: Math.max(processedMs, rawMs), signal });
     },
   });

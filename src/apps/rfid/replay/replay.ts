@@ -57,9 +57,9 @@ export interface FollowOptions {
   /** Default 5,000. */
   readonly intervalMs?: number;
   /**
-   * `in-order`: one instance at a time reads all devices in the order of ids, so that baskets move as they moved.
+   * `in-order`: one instance at a time reads all devices in the order of ids, so that few movements are corrected.
    * `by-device`: every instance takes the devices that are free. A basket that passed two of them may be judged by the
-   * later read first; the earlier one is then stale and makes no movement. Default `in-order`.
+   * later read first; the earlier one then corrects its movements. The result is the same. Default `in-order`.
    */
   readonly mode?: 'in-order' | 'by-device';
 }
@@ -233,7 +233,7 @@ export class Replay {
     save?: (tx: Queryable) => Promise<number>,
   ): Promise<{ counts: ReplayCounts; version: number }> {
     const { processor, observer } = this.#options;
-    const examined = await processor.examine(rows.map(toRead));
+    const examined = await processor.examine(rows.filter(({ epc }) => !processor.ignores(epc)).map(toRead));
     for (let attempt = 1; ; attempt += 1) {
       try {
         const done = await section.transaction(async (tx) => {

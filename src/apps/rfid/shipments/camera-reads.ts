@@ -26,6 +26,8 @@ export interface SeenPlate {
   readonly oblpn: string;
   /** ISO 8601 with a zone. */
   readonly eventTimestamp: string;
+  /** Its row in `iot.camera_reads`. */
+  readonly cameraReadId?: string | undefined;
 }
 
 export interface CameraReadOptions {
@@ -47,6 +49,7 @@ export function reconcileCameraRead(options: CameraReadOptions = {}): Kind<SeenP
       deviceId: z.string(),
       oblpn: z.string(),
       eventTimestamp: z.string(),
+      cameraReadId: z.string().optional(),
     }),
     queue: 'rfid',
     retry: { maxAttempts, ...(backoff && { backoff }) },

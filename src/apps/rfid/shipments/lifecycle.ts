@@ -74,7 +74,7 @@ export class ShipmentLifecycle {
     return tallyman.enqueueMany(
       kind,
       rows.map(({ id, tenantId, deviceId, epc, eventTimestamp }) => ({
-        payload: { deviceId, oblpn: epc.trim(), eventTimestamp },
+        payload: { deviceId, oblpn: epc.trim(), eventTimestamp, cameraReadId: id },
         tenantId: tenantId || 'default',
         dedupeKey: `${this.#checkpoint}/${id}`,
       })),

@@ -1,7 +1,8 @@
 /** Which basket a plate is on, and the status of its shipment. Pure. */
 import type { Micros } from '../../../engine/instant.ts';
 
-export type ShipmentStatus = 'PLANNED' | 'LOADING' | 'SHIPPED';
+export const shipmentStatuses = ['PLANNED', 'LOADING', 'SHIPPED'] as const;
+export type ShipmentStatus = (typeof shipmentStatuses)[number];
 
 /** A basket that was read at the door of the camera. */
 export interface Sighting {

@@ -1,9 +1,9 @@
 import { plainArray } from '../../../engine/database/array-literal.ts';
 import type { Queryable } from '../../../engine/database/database.ts';
-import type { Outcome } from '../decide.ts';
+import { formatInstant } from '../../../engine/instant.ts';
+import type { Return } from '../decide.ts';
 
-/** The role of devices at which baskets come back. */
-export const returnDoorRole = 'return-door';
+export { returnDoorRole } from '../tag-read.ts';
 
 /**
  * Marks baskets read at a return door as returned and closes their shipment lines. Their place comes from movements: the
@@ -11,14 +11,11 @@ export const returnDoorRole = 'return-door';
  *
  * Runs in the transaction that processes the reads and holds the baskets. Reads processed before do nothing.
  */
-export async function returnBaskets(tx: Queryable, outcomes: readonly Outcome[]): Promise<void> {
-  const returns = outcomes.filter(
-    ({ read, basketId, skipReason }) =>
-      read.role === returnDoorRole && basketId !== null && skipReason !== 'duplicate',
-  );
+export async function returnBaskets(tx: Queryable, returns: readonly Return[]): Promise<void> {
   if (returns.length === 0) return;
-  await tx.query('select rfid.return_baskets($1, $2)', [
+  await tx.query('select rfid.return_baskets($1, $2, $3)', [
     plainArray(returns.map(({ basketId }) => basketId)),
-    plainArray(returns.map(({ read }) => read.timestamp)),
+    plainArray(returns.map(({ at }) => formatInstant(at))),
+    plainArray(returns.map(({ begins }) => begins)),
   ]);
 }

@@ -75,7 +75,8 @@ export async function lockFreeBasket(tx: Queryable, id: string): Promise<boolean
 }
 
 /**
- * Puts the basket on the line. Closes the line if the basket is already back, because reads of the return door came first.
+ * Puts the basket on the line. Closes the line if the basket is already back, because reads of the return door came first: with the
+ * first of them after the loading. Relies on processings_of_basket.
  * False: the line has moved to another shipment, or has a basket.
  */
 export async function load(
@@ -87,7 +88,11 @@ export async function load(
     `with basket as (
        update rfid.baskets set returned_at = case when returned_at >= $3::timestamptz then returned_at end
         where id = $2 returning returned_at)
-     update rfid.shipment_lines l set basket_id = $2, loaded_at = $3, loaded_by = $4, closed_at = b.returned_at
+     update rfid.shipment_lines l set basket_id = $2, loaded_at = $3, loaded_by = $4,
+            closed_at = case when b.returned_at is not null then coalesce(
+              (select min(p.event_timestamp) from rfid.tag_read_processings p
+                where p.basket_id = $2 and p.error_message is null and p.at_return_door and p.event_timestamp >= $3),
+              b.returned_at) end
        from basket b where l.id = $1 and l.shipment_id = $5 and l.basket_id is null`,
     [line.id, basket.id, basket.at, basket.by, line.shipmentId],
   );

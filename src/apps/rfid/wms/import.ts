@@ -107,10 +107,12 @@ export class PlateImport {
   }
 }
 
+export const importPlatesKind = 'rfid.import-plates';
+
 /** The kind that a schedule runs, for the tenant that the warehouse system belongs to. */
 export function importPlates(plates: PlateImport): Kind<Record<string, never>> {
   return defineKind({
-    name: 'rfid.import-plates',
+    name: importPlatesKind,
     schema: z.object({}),
     queue: 'rfid',
     scope: 'tenant',

@@ -2,6 +2,7 @@ export { type HttpWarehouseOptions, httpWarehouse } from './http.ts';
 export {
   type ImportCounts,
   importPlates,
+  importPlatesKind,
   PlateImport,
   type PlateImportOptions,
   type PlateImportPreview,

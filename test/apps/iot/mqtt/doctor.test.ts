@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { generate } from 'mqtt-packet';
+import { generate, parser as mqttParser } from 'mqtt-packet';
 import { expect, onTestFinished, test } from 'vitest';
 import { doctorMqtt } from '../../../../src/apps/iot/mqtt/doctor.ts';
 import { type MqttOptions, mqttSettings } from '../../../../src/apps/iot/mqtt/options.ts';
@@ -24,7 +24,7 @@ test.each([
     sharedSubscriptionGroup: group,
     subscribeTopics: ['a/+', 'b/#'],
   });
-  const findings = await doctorMqtt({ settings });
+  const findings = await doctorMqtt({ settings, waitMs: 60_000 });
   expect(failed(findings)).toEqual([]);
   expect(of(findings, 'mqtt-identity')[0]?.message).toBe(
     'environment test, client id mqtt-processor-test-one, clean start false, session expiry 3600 s',
@@ -74,7 +74,7 @@ test('MQTT-11: a session that a vanished instance left behind is told', async ()
 
 test('MQTT-11: a broker that does not queue for the absent is found out', async () => {
   const { port } = await broker({ extra: ['max_queued_messages 5', 'max_inflight_messages 1'] });
-  const findings = await doctorMqtt({ settings: settingsFor(port), waitMs: 1500 });
+  const findings = await doctorMqtt({ settings: settingsFor(port), waitMs: 3000 });
   expect(failed(findings)).toEqual([
     expect.objectContaining({
       check: 'mqtt-probes',
@@ -121,7 +121,7 @@ test('MQTT-11: a topic we may not use is told: by the broker itself, or by probe
   await writeFile(file, 'topic readwrite t/#\n');
   const { port } = await broker({ extra: [`acl_file ${file}`] });
   const settings = settingsFor(port);
-  const allowed = await doctorMqtt({ settings, probeTopic: 't/doctor' });
+  const allowed = await doctorMqtt({ settings, probeTopic: 't/doctor', waitMs: 60_000 });
   expect(of(allowed, 'mqtt-probes')[0]?.level).toBe('ok');
   const elsewhere = await doctorMqtt({ settings, probeTopic: 'secret/doctor', waitMs: 500 });
   expect(of(elsewhere, 'mqtt-probes')[0]).toMatchObject({ level: 'fail' });
@@ -148,3 +148,50 @@ test('a broker that is not there is one finding, with the reason', async () => {
     expect.objectContaining({ check: 'mqtt-connection', message: expect.stringContaining('ECONNREFUSED') }),
   ]);
 });
+
+test('MQTT-11: it tells of a Mosquitto that forgets shared groups over a restart, and what its settings must be', async () => {
+  for (const [version, group, warns] of [
+    ['2.0.11', 'reads', true],
+    ['2.0.11', null, false],
+    ['2.0.21', 'reads', false],
+    ['2.1.0', 'reads', false],
+  ] as const) {
+    const port = await versionedBroker(`mosquitto version ${version}`);
+    const settings = settingsFor(port, { sharedSubscriptionGroup: group });
+    const findings = await doctorMqtt({ settings, probes: 0, waitMs: 1000 });
+    expect(of(findings, 'mqtt-shared-restart').map(({ level }) => level)).toEqual(warns ? ['warn'] : []);
+    const [about] = of(findings, 'mqtt-broker');
+    expect(`${about?.message} ${about?.advice}`).toContain('autosave_on_changes false, autosave_interval 1');
+  }
+});
+
+/** Accepts every connection and subscription, and says which version it is. */
+const versionedBroker = (version: string) =>
+  impostor((socket, chunk) => {
+    const answer = (packet: Parameters<typeof generate>[0]) =>
+      socket.write(generate(packet, { protocolVersion: 5 }));
+    if ((chunk[0] ?? 0) >> 4 === 1)
+      answer({ cmd: 'connack', reasonCode: 0, sessionPresent: false, properties: {} });
+    if ((chunk[0] ?? 0) >> 4 !== 8) return;
+    const parser = mqttParser({ protocolVersion: 5 });
+    parser.on('packet', (packet) => {
+      if (packet.cmd !== 'subscribe') return;
+      answer({
+        cmd: 'suback',
+        messageId: packet.messageId ?? 1,
+        granted: packet.subscriptions.map(({ qos }) => qos),
+        properties: {},
+      });
+      if (packet.subscriptions.some(({ topic }) => topic.startsWith('$SYS')))
+        answer({
+          cmd: 'publish',
+          topic: '$SYS/broker/version',
+          payload: version,
+          qos: 0,
+          dup: false,
+          retain: true,
+          properties: {},
+        });
+    });
+    parser.parse(chunk);
+  });

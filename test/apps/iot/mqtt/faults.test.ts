@@ -209,7 +209,7 @@ test('MQTT-3: two instances with one client id are told what is wrong', async ()
 test('a paused broker is left, and found again', async () => {
   const mosquitto = await broker();
   const { consumer, texts } = listener(
-    settingsFor(mosquitto.port, { keepAliveSeconds: 1, connectTimeoutSeconds: 0.3 }),
+    settingsFor(mosquitto.port, { keepAliveSeconds: 1, connectTimeoutSeconds: 2 }),
   );
   await consumer.start();
   mosquitto.pause();

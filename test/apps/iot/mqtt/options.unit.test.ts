@@ -1,6 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { type MqttOptions, mqttSettings } from '../../../../src/apps/iot/mqtt/options.ts';
+import { iotKeys } from '../../../../src/apps/iot/config.ts';
+import { type MqttOptions, mqttOptions, mqttSettings } from '../../../../src/apps/iot/mqtt/options.ts';
 import { effectiveTopic } from '../../../../src/apps/iot/mqtt/subscriptions.ts';
+import { mqttSettingsOf } from '../../../../src/apps/iot/mqtt-settings.ts';
+import { readConfig } from '../../../../src/config/load.ts';
+import { settingsOf } from '../../../../src/host/app.ts';
+import { configFile } from './config-file.ts';
 
 const at = (env: Record<string, string> = {}, hostName = 'Plant_7 Server') => ({ env, hostName });
 /** `${name}`, as it stands in a configuration. */
@@ -21,6 +26,25 @@ describe('who we are', () => {
     expect(() => settings({}, production)).toThrow(/environmentId.*MQTT_ENVIRONMENT_ID/);
     expect(settings({}, { ...production, MQTT_ENVIRONMENT_ID: 'p' }).environmentId).toBe('p');
     expect(() => settings({}, { MQTT_ENVIRONMENT_ID: 'a/b' })).toThrow(/MQTT_ENVIRONMENT_ID is "a\/b"/);
+  });
+
+  test.each([
+    { NODE_ENV: 'Production' },
+    { NODE_ENV: ' PRODUCTION ' },
+    { KUBERNETES_SERVICE_HOST: '10.0.0.1' },
+    { CONTAINER_APP_NAME: 'intake' },
+    { ECS_CONTAINER_METADATA_URI_V4: 'http://169.254.170.2/v4/x' },
+  ])('MQTT-2: %o is production', (env: Record<string, string>) => {
+    expect(() => settings({}, env)).toThrow(new RegExp(`production .*${Object.keys(env)[0]}`));
+    expect(settings({}, { ...env, MQTT_ENVIRONMENT_ID: 'p' }).environmentId).toBe('p');
+    expect(settings({ environmentId: 'mine' }, env).environmentId).toBe('mine');
+  });
+
+  test('MQTT-2: the environment id in the configuration file wins over MQTT_ENVIRONMENT_ID', () => {
+    const file = configFile({ mqtt: { brokerHost: 'b', environmentId: 'from-file' } });
+    const env = { MQTT_ENVIRONMENT_ID: 'from-variable' };
+    const { config } = readConfig({ keys: iotKeys, contradictions: [] }, { env, file });
+    expect(mqttSettingsOf(settingsOf(iotKeys, config))?.environmentId).toBe('from-file');
   });
 
   test('MQTT-3: the client id is {clientId}-{environmentId}-{instanceId}, the same at every start', () => {
@@ -75,6 +99,53 @@ describe('what we ask for', () => {
       username: null,
       password: null,
     });
+  });
+
+  test('MQTT-10: every option is a key of the configuration, with the same default', () => {
+    const defaults: Record<string, unknown> = mqttOptions.parse({ brokerHost: 'b' });
+    for (const [name, value] of Object.entries(defaults))
+      expect([name, iotKeys[`mqtt.${name}` as keyof typeof iotKeys]?.fallback]).toEqual([
+        name,
+        name === 'brokerHost' ? null : value,
+      ]);
+  });
+
+  test('MQTT-10: what the keys say is what the consumer gets, from the file and from variables', () => {
+    const mqtt = {
+      brokerHost: 'b',
+      environmentId: 'e',
+      cleanSession: true,
+      appendUniqueIdToClientId: true,
+      autoReconnect: false,
+      reconnectDelaySeconds: 0.5,
+      maxBatchReads: 7,
+      subscribeTopics: ['a/+/reads', { topic: 'b/#', parser: 'zebra-events', tenant: 'acme' }],
+    };
+    const of = (env: Record<string, string>) => {
+      const { config } = readConfig(
+        { keys: iotKeys, contradictions: [] },
+        { env, file: configFile({ mqtt }) },
+      );
+      return mqttSettingsOf(settingsOf(iotKeys, config));
+    };
+    const { clientId: _, ...given } = { clientId: '', ...mqtt };
+    expect(of({})).toMatchObject({ ...given, subscribeTopics: ['a/+/reads', 'b/#'] });
+    expect(
+      of({
+        MQTT_ENABLED: 'false',
+        MQTT_SUBSCRIBE_TOPICS: 'x/reads, y/reads',
+        MQTT_MAX_PACKET_SIZE: '4096',
+        MQTT_QOS: '1',
+      }),
+    ).toMatchObject({ enabled: false, subscribeTopics: ['x/reads', 'y/reads'], maxPacketSize: 4096, qos: 1 });
+    expect(of({ MQTT_SUBSCRIBE_TOPICS: '[{"topic": "z/reads"}]' })?.subscribeTopics).toEqual(['z/reads']);
+    for (const [text, flaw] of [
+      ['[{"topic": "z", "parser": "xml"}]', /mqtt.subscribeTopics/],
+      ['[{"topic"', /not JSON/],
+      ['a/#/b', /# stands for all/],
+      ['[{"topic": "a/b", "tenant": {"level": 3}}]', /tenant of "a\/b" is level 3/],
+    ] as const)
+      expect(() => of({ MQTT_SUBSCRIBE_TOPICS: text })).toThrow(flaw);
   });
 
   test('MQTT-10: all that is wrong is told at once, an unknown option included', () => {

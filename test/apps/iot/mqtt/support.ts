@@ -20,7 +20,11 @@ export async function broker(options?: MosquittoOptions): Promise<Mosquitto> {
   return mosquitto;
 }
 
-export const quick = { reconnectDelaySeconds: 0.05, maxReconnectDelaySeconds: 0.2, connectTimeoutSeconds: 5 };
+export const quick = {
+  reconnectDelaySeconds: 0.05,
+  maxReconnectDelaySeconds: 0.2,
+  connectTimeoutSeconds: 60,
+};
 
 export function settingsFor(port: number, options: Partial<MqttOptions> = {}): MqttSettings {
   return mqttSettings({

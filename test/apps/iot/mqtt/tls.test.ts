@@ -65,7 +65,7 @@ test('MQTT-4: TLS with a CA, from a file or as text', async () => {
 
 test('MQTT-4: client certificates', async () => {
   const { pem, settings } = await secured(['require_certificate true']);
-  const without = listener(settings({ connectTimeoutSeconds: 2 }));
+  const without = listener(settings({}));
   await without.consumer.start();
   expect(without.consumer.status()).toMatchObject({ state: 'waiting', ready: false });
   expect(without.consumer.status().reason).toMatch(/client certificate|closed|cut/);

@@ -1,6 +1,6 @@
 import { Registry } from 'prom-client';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { iotComponent, storeTagReads } from '../../../../src/apps/iot/index.ts';
+import { iotComponent, putDevice, putLocation, storeTagReads } from '../../../../src/apps/iot/index.ts';
 import { rfidComponent } from '../../../../src/apps/rfid/index.ts';
 import { forgetOldest } from '../../../../src/apps/rfid/intake/forget.ts';
 import {
@@ -9,6 +9,7 @@ import {
   type RunningIntake,
   registerDoors,
   startIntake,
+  type UpkeepOptions,
 } from '../../../../src/apps/rfid/intake/index.ts';
 import { replayOf } from '../../../../src/apps/rfid/intake/replay.ts';
 import { eventsComponent } from '../../../../src/events/component.ts';
@@ -56,6 +57,61 @@ const ids = async ({ rows }: Bundle, table: string): Promise<number[]> =>
 const everySecond = '* * * * * *';
 
 describe('what goes on by itself', () => {
+  test('a schedule of the warehouse system goes when it is no longer configured, and moves with its tenant', async () => {
+    const it = await plant();
+    const system = { plates: async () => ({ plates: [], nextCursor: null }) };
+    const cron = '0 0 1 1 *';
+    const schedules = async () =>
+      (await it.tallyman.schedules.list()).map(({ name, tenantId }) => `${name} of ${tenantId}`);
+    const once = async (plates: UpkeepOptions['plates']) => (await it.start({ upkeep: { plates } })).stop();
+    await once({ system, tenantId: 'default', cron });
+    await it.tallyman.schedules.upsert({ name: 'mine', cron, kind: 'rfid.import-plates', payload: {} });
+    expect(await schedules()).toEqual(['mine of default', 'rfid.import-plates of default']);
+    await once({ system, tenantId: 'north', cron });
+    expect(await schedules()).toEqual(['mine of default', 'rfid.import-plates of north']);
+    await once(undefined);
+    expect(await schedules()).toHaveLength(2);
+    await once(null);
+    expect(await schedules()).toEqual(['mine of default']);
+  });
+
+  test('RFID-11: replay hears of a device that was moved, while intake runs', async () => {
+    const it = await plant();
+    const { database } = it.tallyman;
+    const intake = await it.start({ replayIntervalMs: 50 });
+    const places = () =>
+      it.rows<{ name: string }>(
+        'select l.name from rfid.movements m join iot.locations l on l.id = m.to_location_id order by m.id',
+      );
+    await collect(it, 1);
+    await until('it is replayed', async () => (await places()).length === 1);
+    const { id } = await putLocation(database, 'default', 'elsewhere');
+    await putDevice(database, { tenantId: 'default', serial: 'dock-1', locationId: id });
+    // The notice comes on a line of its own: a read may be replayed before it. The cache alone would keep the place longer.
+    let seconds = 0;
+    await until(
+      'it is replayed at its new place',
+      async () => {
+        seconds += 1;
+        await storeTagReads(database, [
+          {
+            tenantId: 'default',
+            deviceId: 'dock-1',
+            epcHex: basketTag(1),
+            eventTimestamp: new Date(Date.UTC(2026, 2, 1, 13, 0, seconds)).toISOString(),
+            antenna: null,
+            rssi: null,
+            eventNumber: null,
+          },
+        ]);
+        return (await places()).length === 2;
+      },
+      50_000,
+    );
+    expect((await places()).map(({ name }) => name)).toEqual(['door of dock-1', 'elsewhere']);
+    await intake.stop();
+  });
+
   test('RFID-9: reads that nobody processed are looked for from time to time, and counted', async () => {
     const it = await plant();
     const registry = new Registry();

@@ -1,5 +1,5 @@
-import { count, truncate } from '../host/cli/output/text.ts';
-import { basketTag } from '../simulate/tags.ts';
+import { count, truncate } from '../../../host/cli/output/text.ts';
+import { basketTag } from '../../../simulate/tags.ts';
 import { type Balance, balances, type Run } from './books.ts';
 
 const n = (value: number): string => value.toLocaleString('en');

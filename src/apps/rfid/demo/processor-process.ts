@@ -1,9 +1,9 @@
 /** The processor of a demo with --chaos: a process that only runs the intake, and expects to be killed. */
 import { once } from 'node:events';
-import { mqttSettings } from '../apps/iot/mqtt/index.ts';
-import { startIntake } from '../apps/rfid/intake/index.ts';
-import { Tallyman } from '../engine/tallyman.ts';
-import { createLogger } from '../host/process/logger.ts';
+import { consoleLogger, silentLogger } from '../../../engine/logger.ts';
+import { Tallyman } from '../../../engine/tallyman.ts';
+import { mqttSettings } from '../../iot/mqtt/index.ts';
+import { startIntake } from '../intake/index.ts';
 import type { ProcessorOrders } from './processor.ts';
 
 // Ends with the demo that started it.
@@ -11,7 +11,7 @@ process.once('disconnect', () => process.exit());
 const stopped = once(process, 'SIGTERM');
 const [orders] = (await once(process, 'message')) as [ProcessorOrders];
 // It always recovers the work of a killed processor: that is not worth a warning between the counts.
-const logger = createLogger({ level: 'error' });
+const logger = { ...silentLogger, error: consoleLogger.error };
 const tallyman = await Tallyman.open({
   databaseUrl: orders.databaseUrl,
   poolSize: 4,

@@ -1,5 +1,5 @@
-import { print } from '../host/cli/output/print.ts';
-import { terminalWidth } from '../host/cli/output/terminal.ts';
+import { print } from '../../../host/cli/output/print.ts';
+import { terminalWidth } from '../../../host/cli/output/terminal.ts';
 import type { Balance } from './books.ts';
 import { statusLine } from './lines.ts';
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { unreadableKind } from '../../src/apps/rfid/intake/index.ts';
-import { Books, balances, beginRun } from '../../src/demo/books.ts';
-import { type Transmission, transmissions } from '../../src/simulate/readers.ts';
-import { Truth } from '../../src/simulate/truth.ts';
-import { type Plant, plant } from '../apps/rfid/support.ts';
+import { Books, balances, beginRun } from '../../../../src/apps/rfid/demo/books.ts';
+import { unreadableKind } from '../../../../src/apps/rfid/intake/index.ts';
+import { type Transmission, transmissions } from '../../../../src/simulate/readers.ts';
+import { Truth } from '../../../../src/simulate/truth.ts';
+import { type Plant, plant } from '../support.ts';
 
 const beganAt = Date.UTC(2026, 2, 1, 12);
 

@@ -1,10 +1,10 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import type { MqttOptions } from '../apps/iot/mqtt/index.ts';
-import { TallymanError } from '../engine/errors.ts';
-import { pause } from '../engine/resilience/deadline.ts';
-import type { Random } from '../simulate/random.ts';
+import { TallymanError } from '../../../engine/errors.ts';
+import { pause } from '../../../engine/resilience/deadline.ts';
+import type { Random } from '../../../simulate/random.ts';
+import type { MqttOptions } from '../../iot/mqtt/index.ts';
 
 /** What the process gets when it starts. */
 export interface ProcessorOrders {
