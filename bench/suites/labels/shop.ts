@@ -3,13 +3,12 @@ import {
   builtInTemplate,
   type LabelImage,
   type Panel,
-  readTemplate,
-  renderLabel,
+  RenderPool,
 } from '../../../src/apps/labels/render/index.ts';
 
 export const panel: Panel = { width: 296, height: 160, palette: 'bwr' };
 export const svg = builtInTemplate(panel);
-const template = readTemplate(svg);
+const pool = new RenderPool();
 
 /** What is under way at once, for every system. */
 export const CONCURRENCY = 24;
@@ -23,11 +22,11 @@ export const price = (label: number, state: 'before' | 'after'): string =>
 export const store = { currency: 'EUR', locale: 'de-DE' } as const;
 
 export const imageOf = (label: number, state: 'before' | 'after'): Promise<LabelImage> =>
-  renderLabel(
-    template,
-    { ...store, sku: sku(label), name: nameOf(label), price: price(label, state) },
+  pool.render('bench', {
+    svg,
+    values: { ...store, sku: sku(label), name: nameOf(label), price: price(label, state) },
     panel,
-  );
+  });
 
 export const gateway = (url: string) =>
   ({

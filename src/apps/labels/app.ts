@@ -11,14 +11,8 @@ export const labelsApp = defineApp({
   summary: 'electronic shelf labels: what each should show, brought to its gateway',
   component: labelsComponent,
   config: labelsKeys,
-  errors: { LABEL_TEMPLATE: 400 },
-  kinds: [
-    { name: 'labels.push' },
-    {
-      name: 'labels.drift',
-      acrossTenants: 'compares the labels of every tenant; takes nothing from its payload',
-    },
-  ],
+  errors: { LABEL_TEMPLATE: 400, LABEL_TOO_COSTLY: 400, LABELS_BUSY: 503 },
+  kinds: [{ name: 'labels.push' }, { name: 'labels.drift' }],
   events: labelEventTypes,
   routes: async () => (await import('./routes/index.ts')).labelsRoutes,
   commands: (program, frame) => {

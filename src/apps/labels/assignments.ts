@@ -1,6 +1,7 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { requireWhole } from '../../engine/validate.ts';
+import { builtInName, isBuiltIn, storeBuiltIns } from './built-ins.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks } from './changes/tasks.ts';
 import { lockByMac, mostLabels, noLabel } from './labels.ts';
@@ -13,7 +14,8 @@ export interface Assignment {
   readonly page?: number;
   /** A product of the label's store. */
   readonly sku: string;
-  readonly template: string;
+  /** Default: the built-in one of the label's size. */
+  readonly template?: string;
 }
 
 interface Target {
@@ -27,10 +29,12 @@ interface LabelRow {
   readonly storeId: string;
   readonly store: string;
   readonly pages: number;
+  readonly width: number;
+  readonly height: number;
 }
 
 /**
- * Shows products on pages of labels, each through a template. All of them or, with an error, none. Returns how many
+ * Shows products on pages of labels, each through a template or the built-in one of its size. All of them or, with an error, none. Returns how many
  * labels get a new image; an assignment that exists already changes nothing.
  *
  * Locks products and templates FOR SHARE before any label. A transaction that changes one of them has either committed, and
@@ -45,7 +49,9 @@ export async function assign(change: Change, assignments: readonly Assignment[])
     tx,
     wanted.map(({ mac, sku }) => ({ label: known.get(mac) as LabelRow, sku })),
   );
-  const templates = await holdTemplates(tx, tenantId, [...new Set(wanted.map(({ template }) => template))]);
+  const templateOf = ({ mac, template }: Assignment): string =>
+    template ?? builtInName(known.get(mac) as LabelRow);
+  const templates = await holdTemplates(tx, tenantId, [...new Set(wanted.map(templateOf))]);
   await lockByMac(change, [...known.keys()]);
   // Read again under the lock: a label may have moved to another store, or have another type.
   const held = await labelsOf(tx, tenantId, [...known.keys()]);
@@ -53,6 +59,8 @@ export async function assign(change: Change, assignments: readonly Assignment[])
     const label = held.get(mac) as LabelRow;
     if (label.storeId !== known.get(mac)?.storeId)
       throw new TallymanError('BAD_STATE', `label ${mac} went to another store meanwhile; try again`);
+    if (builtInName(label) !== builtInName(known.get(mac) as LabelRow))
+      throw new TallymanError('BAD_STATE', `label ${mac} got another size meanwhile; try again`);
     if (page > label.pages)
       throw new TallymanError(
         'BAD_OPTION',
@@ -73,7 +81,7 @@ export async function assign(change: Change, assignments: readonly Assignment[])
       wanted.map(({ mac }) => held.get(mac)?.id),
       wanted.map(({ page }) => page),
       wanted.map(({ mac, sku }) => products.get(`${held.get(mac)?.storeId} ${sku}`)),
-      wanted.map(({ template }) => templates.get(template)),
+      wanted.map((assignment) => templates.get(templateOf(assignment))),
     ],
   );
   return enqueueFor(change, rows);
@@ -110,7 +118,7 @@ async function labelsOf(
   macs: readonly string[],
 ): Promise<ReadonlyMap<string, LabelRow>> {
   const { rows } = await tx.query<LabelRow>(
-    `select l.id, l.mac, l.store_id as "storeId", s.code as store, y.pages
+    `select l.id, l.mac, l.store_id as "storeId", s.code as store, y.pages, y.width, y.height
        from labels.labels l join labels.stores s on s.id = l.store_id join labels.label_types y on y.id = l.type_id
       where l.tenant_id = $1 and l.mac = any ($2)`,
     [tenantId, macs],
@@ -143,6 +151,7 @@ async function holdTemplates(
   tenantId: string,
   names: readonly string[],
 ): Promise<ReadonlyMap<string, string>> {
+  await storeBuiltIns(tx, tenantId, names.filter(isBuiltIn));
   const { rows } = await tx.query<{ id: string; name: string }>(
     'select id, name from labels.templates where tenant_id = $1 and name = any ($2) order by name for share',
     [tenantId, names],

@@ -36,10 +36,7 @@ import {
   requireLabel,
   resync,
 } from './index.ts';
-
-interface TenantOption {
-  readonly tenant: string;
-}
+import { addTemplates, type TenantOption, withTenant } from './template-commands.ts';
 
 interface ListOptions extends PageOptions, TenantOption {
   readonly store?: string;
@@ -62,11 +59,10 @@ interface ImportCommandOptions extends JsonOption, TenantOption {
   readonly dryRun?: boolean;
 }
 
-const withTenant = (command: Command): Command =>
-  command.option('-t, --tenant <id>', 'of this tenant', 'default');
-
-export function addLabels(program: Command, { withTallyman }: CommandFrame): void {
+export function addLabels(program: Command, frame: CommandFrame): void {
+  const { withTallyman } = frame;
   const labels = group(program, 'labels', 'shelf labels: what they should show, and what they do');
+  addTemplates(labels, frame);
 
   withTenant(withPage(labels.command('list')))
     .description('labels, newest first')
@@ -80,7 +76,9 @@ export function addLabels(program: Command, { withTallyman }: CommandFrame): voi
         const found = await collect(options, (at) =>
           listLabels(database, options.tenant, given({ store, state, sku }), at),
         );
-        show(options.json, found, () => labelsTable(found.items, now) + more(found.nextCursor));
+        const { labelJson } = await import('./routes/labels.ts');
+        const shown = { items: found.items.map(labelJson), next_cursor: found.nextCursor };
+        show(options.json, shown, () => labelsTable(found.items, now) + more(found.nextCursor));
       }),
     );
 
@@ -91,7 +89,8 @@ export function addLabels(program: Command, { withTallyman }: CommandFrame): voi
     .action((mac: string, options: JsonOption & TenantOption) =>
       withTallyman(async ({ tallyman: { database }, now }) => {
         const label = await requireLabel(database, options.tenant, mac);
-        show(options.json, label, () => labelPage(label, now));
+        const { labelWithPagesJson } = await import('./routes/labels.ts');
+        show(options.json, labelWithPagesJson(label), () => labelPage(label, now));
       }),
     );
 

@@ -26,6 +26,17 @@ export const labelsKeys = {
     doc: 'When the drift check compares what labels should show with what their gateways report: a cron expression, in UTC.',
     fallback: '*/10 * * * *',
   }),
+  'labels.allowPrivateAddresses': key<boolean | string>({
+    schema: z.union([
+      z.boolean(),
+      z.string().regex(/^[0-9a-fA-F:.]+\/\d{1,3}(,[0-9a-fA-F:.]+\/\d{1,3})*$/, {
+        error: 'expected true, false, or networks such as 10.1.0.0/16,fd00::/8',
+      }),
+    ]),
+    env: ['TALLYMAN_LABELS_ALLOW_PRIVATE'],
+    doc: 'Allow label gateways of other tenants than `default` at private, loopback and link-local addresses: `true`, or a list of allowed networks, separated by commas. Gateways of `default` may be anywhere.',
+    fallback: false,
+  }),
 } as const;
 
 export type LabelsConfig = ValuesOf<typeof labelsKeys>;

@@ -7,14 +7,14 @@ const page = {
   page: z.int(),
 };
 
-export const labelShown = defineEventType({
+const labelShown = defineEventType({
   type: 'label.shown',
   summary: 'A label shows what it should',
   aggregateType: 'label',
   schema: z.object({ ...page, hash: z.string().describe('Of the image') }),
 });
 
-export const labelFailed = defineEventType({
+const labelFailed = defineEventType({
   type: 'label.failed',
   summary: 'A label does not show what it should, and the last attempt to bring it there has failed',
   aggregateType: 'label',

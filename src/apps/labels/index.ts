@@ -1,5 +1,7 @@
 export { type Assignment, assign, unassign } from './assignments.ts';
+export { type BuiltInTemplate, listBuiltIns, requireBuiltIn } from './built-ins.ts';
 export type { Change } from './changes/change.ts';
+export { pushQueue } from './changes/tasks.ts';
 export { labelsComponent } from './component.ts';
 export { type ImportOptions, type ImportReport, importProducts, productsIn } from './import/import.ts';
 export {
@@ -24,7 +26,7 @@ export {
 } from './labels.ts';
 export { laneOf, normaliseMac } from './mac.ts';
 export { exposeLabels } from './metrics.ts';
-export { previewLabel, previewTemplate } from './preview.ts';
+export { previewBuiltIn, previewLabel, previewTemplate } from './preview.ts';
 export {
   listProducts,
   type Product,
@@ -41,9 +43,10 @@ export {
   listTemplates,
   putTemplate,
   removeTemplate,
+  requireSvg,
   requireTemplate,
 } from './templates.ts';
 export { Gateways } from './worker/gateways.ts';
-export { driftSchedule, labelKinds, pushQueue } from './worker/kinds.ts';
+export { driftSchedule, labelKinds } from './worker/kinds.ts';
 export type { LabelObserver } from './worker/observer.ts';
 export { StatusLoop } from './worker/status-loop.ts';

@@ -1,6 +1,7 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { requireText, requireWhole } from '../../engine/validate.ts';
+import { followSizes, storeForSizes } from './built-ins.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks, lockLabels } from './changes/tasks.ts';
 import type { Palette } from './render/index.ts';
@@ -51,14 +52,16 @@ export async function putLabelType(change: Change, given: LabelTypeSettings): Pr
       type.id,
     ]);
     const ids = rows.map(({ id }) => id);
+    await storeForSizes(tx, tenantId, { type: type.id }, [{ width, height }]);
     await lockLabels(change, ids);
     await requireRoom(tx, ids, name, pages);
+    await followSizes(tx, ids);
     await enqueueTasks(change, ids, () => true);
   }
   return requireLabelType(tx, tenantId, name);
 }
 
-export async function requireLabelType(on: Queryable, tenantId: string, name: string): Promise<LabelType> {
+async function requireLabelType(on: Queryable, tenantId: string, name: string): Promise<LabelType> {
   const { rows } = await on.query<LabelType>(
     `select ${columns} from labels.label_types where tenant_id = $1 and name = $2`,
     [tenantId, name],

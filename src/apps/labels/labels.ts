@@ -1,6 +1,7 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
+import { followSizes, storeForSizes } from './built-ins.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks, lockLabels } from './changes/tasks.ts';
 import { normaliseMac } from './mac.ts';
@@ -63,6 +64,11 @@ export async function putLabels(
   const stores = await heldIds(change, 'stores', 'code', [...new Set(labels.map(({ store }) => store))]);
   const types = await heldIds(change, 'label_types', 'name', [...new Set(labels.map(({ type }) => type))]);
   const macs = [...wanted.keys()].sort();
+  const { rows: sizes } = await tx.query<{ width: number; height: number }>(
+    'select distinct width, height from labels.label_types where id = any ($1)',
+    [[...types.values()]],
+  );
+  await storeForSizes(tx, tenantId, { macs }, sizes);
   const { rows: added } = await tx.query<{ id: string }>(
     `insert into labels.labels (tenant_id, mac, store_id, type_id)
      select $1, u.mac, u.store_id, u.type_id from unnest($2::text[], $3::bigint[], $4::bigint[]) as u (mac, store_id, type_id)
@@ -103,6 +109,11 @@ export async function putLabels(
       ],
     );
   await requirePages(tx, retyped);
+  if (retyped.length > 0)
+    await followSizes(
+      tx,
+      retyped.map(({ id }) => id),
+    );
   await enqueueTasks(
     change,
     changed.map(({ id }) => id),

@@ -1,12 +1,15 @@
 import type { Queryable } from '../../engine/database/database.ts';
+import { TenantScope } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
+import { OutsideTransaction } from '../../engine/outside-transaction.ts';
+import { requireBuiltIn } from './built-ins.ts';
 import { readPages, valuesOf } from './changes/tasks.ts';
-import { images } from './images.ts';
+import { type Design, images } from './images.ts';
 import { requireLabel } from './labels.ts';
 import { requireProduct } from './products.ts';
-import type { LabelImage, Palette } from './render/index.ts';
+import { type LabelImage, type Palette, samplePromotion, sampleValues } from './render/index.ts';
 import { requireStore } from './stores.ts';
-import { requireTemplate } from './templates.ts';
+import { requireSvg } from './templates.ts';
 
 /** What a page of a label should show now, as an image. */
 export async function previewLabel(
@@ -19,7 +22,7 @@ export async function previewLabel(
   const found = (await readPages({ tx: on }, [label.id])).find((row) => row.page === page);
   if (!found)
     throw new TallymanError('NOT_FOUND', `nothing was ever assigned to page ${page} of label ${label.mac}`);
-  return images.render(found);
+  return drawn(on, tenantId, found);
 }
 
 /** A template filled with a product, in the template's own size. */
@@ -29,10 +32,32 @@ export async function previewTemplate(
   name: string,
   product: { readonly store: string; readonly sku: string; readonly palette?: Palette },
 ): Promise<LabelImage> {
-  const { svg } = await requireTemplate(on, tenantId, name);
+  const svg = await requireSvg(on, tenantId, name);
   const store = await requireStore(on, tenantId, product.store);
   const found = await requireProduct(on, tenantId, product.store, product.sku);
   const { width, height } = images.template(svg);
   const panel = { width, height, palette: product.palette ?? 'bw' };
-  return images.render({ svg, values: valuesOf({ ...found, ...store, name: found.name }), panel });
+  return drawn(on, tenantId, { svg, values: valuesOf({ ...found, ...store, name: found.name }), panel });
+}
+
+/** A request has a transaction; a pool has none. */
+async function drawn(on: Queryable, tenantId: string, design: Design): Promise<LabelImage> {
+  if (on instanceof TenantScope && !images.has(design))
+    throw new OutsideTransaction(() => images.render(tenantId, design));
+  return images.render(tenantId, design);
+}
+
+/** A built-in template filled with a sample product. */
+export async function previewBuiltIn(
+  on: Queryable,
+  tenantId: string,
+  name: string,
+  { palette, promotion }: { readonly palette: Palette; readonly promotion: boolean },
+): Promise<LabelImage> {
+  const { svg, width, height } = requireBuiltIn(name);
+  return drawn(on, tenantId, {
+    svg,
+    values: promotion ? samplePromotion : sampleValues,
+    panel: { width, height, palette },
+  });
 }

@@ -4,6 +4,7 @@ import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/p
 import { requireText } from '../../engine/validate.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks, labelsShowing, lockLabels } from './changes/tasks.ts';
+import { placesProblem } from './render/index.ts';
 
 /** What a store sells: the values that its labels' templates are filled with. */
 export interface Product {
@@ -48,7 +49,7 @@ export async function putProducts(
 ): Promise<ProductsChanged> {
   const { tx, tenantId } = change;
   checkProducts(products);
-  const storeId = await holdStore(tx, tenantId, storeCode);
+  const { id: storeId, currency } = await holdStore(tx, tenantId, storeCode);
   const { rows } = await tx.query<{ id: string; sku: string; is_new: boolean }>(
     'select id, sku, is_new from labels.put_products($1, $2, $3)',
     [
@@ -68,6 +69,7 @@ export async function putProducts(
   const made = new Set(rows.filter((row) => row.is_new).map(({ sku }) => sku));
   const nameless = products.find(({ sku, name }) => made.has(sku) && name === undefined);
   if (nameless) throw new TallymanError('BAD_OPTION', `product "${nameless.sku}" is new and needs a name`);
+  await refuseExtraPlaces(tx, storeId, currency, products);
   const changed = new Set(rows.filter((row) => !row.is_new).map(({ id }) => id));
   // The products are locked: no other transaction can assign them to a label before this commits (see assign).
   const ids = changed.size === 0 ? [] : await labelsShowing(change, { products: [...changed] });
@@ -86,7 +88,7 @@ export async function removeProducts(
   storeCode: string,
   skus: readonly string[],
 ): Promise<void> {
-  const storeId = await holdStore(tx, tenantId, storeCode);
+  const { id: storeId } = await holdStore(tx, tenantId, storeCode);
   const { rows } = await tx.query<{ id: string; sku: string }>(
     'select id, sku from labels.products where store_id = $1 and sku = any ($2) order by sku for update',
     [storeId, skus],
@@ -142,15 +144,50 @@ export async function listProducts(
 export const noProduct = (storeCode: string, sku: string): TallymanError =>
   new TallymanError('NOT_FOUND', `there is no product "${sku}" in store "${storeCode}"`);
 
-/** The store's id; locks the store against removal until the commit. */
-export async function holdStore(tx: Queryable, tenantId: string, code: string): Promise<string> {
-  const { rows } = await tx.query<{ id: string }>(
-    'select id from labels.stores where tenant_id = $1 and code = $2 for key share',
+/**
+ * Refuses a price with more places than its currency has: what is shown would be rounded, and not what the till asks for.
+ * Products with a currency of their own are read only if the store's does not suit.
+ */
+async function refuseExtraPlaces(
+  tx: Queryable,
+  storeId: string,
+  storeCurrency: string | null,
+  products: readonly ProductChange[],
+): Promise<void> {
+  const priced = products.filter(
+    ({ price, attributes }) =>
+      typeof price === 'string' && extraPlaces(price, attributes?.currency ?? storeCurrency) !== undefined,
+  );
+  if (priced.length === 0) return;
+  const { rows } = await tx.query<{ sku: string; price: string; currency: string | null }>(
+    `select p.sku, p.price::text as price, coalesce(p.attributes ->> 'currency', $3) as currency
+       from labels.products p where p.store_id = $1 and p.sku = any ($2) order by p.sku`,
+    [storeId, priced.map(({ sku }) => sku), storeCurrency],
+  );
+  for (const { sku, price, currency } of rows) {
+    const problem = extraPlaces(price, currency);
+    if (problem !== undefined)
+      throw new TallymanError('BAD_OPTION', `the price ${price} of product "${sku}" ${problem}`);
+  }
+}
+
+/** What is wrong with the places of an amount; undefined: nothing, or no currency is known. */
+export const extraPlaces = (amount: string, currency: string | null | undefined): string | undefined =>
+  currency ? placesProblem(amount, currency) : undefined;
+
+/** The store's id and currency; locks the store against removal until the commit. */
+async function holdStore(
+  tx: Queryable,
+  tenantId: string,
+  code: string,
+): Promise<{ readonly id: string; readonly currency: string | null }> {
+  const { rows } = await tx.query<{ id: string; currency: string | null }>(
+    'select id, currency from labels.stores where tenant_id = $1 and code = $2 for key share',
     [tenantId, code],
   );
   const [store] = rows;
   if (!store) throw new TallymanError('NOT_FOUND', `there is no store "${code}"`);
-  return store.id;
+  return store;
 }
 
 function checkProducts(products: readonly ProductChange[]): void {

@@ -1,5 +1,6 @@
 import type { Host, RunningApp } from '../../host/app.ts';
 import type { LabelsConfig } from './config.ts';
+import { gatewayPolicies } from './gateways/index.ts';
 import { Gateways } from './worker/gateways.ts';
 import { driftSchedule, labelKinds } from './worker/kinds.ts';
 import type { LabelObserver } from './worker/observer.ts';
@@ -11,7 +12,10 @@ export async function startLabels(
   observer: LabelObserver,
 ): Promise<RunningApp> {
   const concurrency = config['labels.concurrency'];
-  const gateways = new Gateways(host.secrets);
+  const policyOf = gatewayPolicies(config);
+  const gateways = new Gateways(host.secrets, {
+    guardOf: (tenantId) => ({ policy: policyOf(tenantId) }),
+  });
   host.onStop(() => gateways.close());
   const means = { database: host.tallyman.database, gateways, observer };
   await host.schedule(driftSchedule(config['labels.driftCron']));

@@ -6,6 +6,7 @@ import type { SecretBox } from '../../secrets/box.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks, lockLabels } from './changes/tasks.ts';
 import { type GatewaySettings, gatewaySettings } from './gateways/index.ts';
+import { placesOf, placesProblem } from './render/index.ts';
 
 /** A place with labels. Each store has its own products, because prices differ between stores. */
 export interface Store {
@@ -88,6 +89,8 @@ export async function putStore(change: Change, box: SecretBox, given: StoreSetti
     ],
   );
   const store = await requireStore(tx, tenantId, code);
+  if (before && store.currency !== null && before.currency !== store.currency)
+    await requirePlaces(tx, store.id, store.currency);
   if (before && (before.currency !== store.currency || before.locale !== store.locale)) {
     const ids = await labelsOfStore(tx, store.id);
     await lockLabels(change, ids);
@@ -150,6 +153,21 @@ export async function labelsOfStore(on: Queryable, storeId: string): Promise<str
     storeId,
   ]);
   return rows.map(({ id }) => id);
+}
+
+/** Prices of the store must be amounts of its currency. */
+async function requirePlaces(tx: Queryable, storeId: string, currency: string): Promise<void> {
+  const { rows } = await tx.query<{ sku: string; price: string }>(
+    `select sku, price::text as price from labels.products
+      where store_id = $1 and scale(price) > $2 and not attributes ? 'currency' order by sku limit 1`,
+    [storeId, placesOf(currency)],
+  );
+  const [product] = rows;
+  if (product)
+    throw new TallymanError(
+      'BAD_STATE',
+      `the currency cannot be ${currency}: the price ${product.price} of product "${product.sku}" ${placesProblem(product.price, currency)}`,
+    );
 }
 
 function checkFormats({ currency, locale }: StoreSettings): void {

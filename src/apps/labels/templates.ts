@@ -2,6 +2,7 @@ import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
 import { requireText } from '../../engine/validate.ts';
+import { isBuiltIn, requireBuiltIn } from './built-ins.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks, labelsShowing, lockLabels } from './changes/tasks.ts';
 import { images } from './images.ts';
@@ -25,6 +26,11 @@ const from = 'labels.templates t join labels.template_versions v on v.id = t.ver
 export async function putTemplate(change: Change, name: string, svg: string): Promise<LabelTemplate> {
   const { tx, tenantId } = change;
   requireText(name, 'the name of a template', 64);
+  if (isBuiltIn(name))
+    throw new TallymanError(
+      'BAD_OPTION',
+      `"${name}" is the name of a built-in template; copy it to another name and change the copy`,
+    );
   requireText(svg, 'a template', 1024 * 1024);
   images.template(svg);
   await tx.query('insert into labels.templates (tenant_id, name) values ($1, $2) on conflict do nothing', [
@@ -55,14 +61,19 @@ export async function putTemplate(change: Change, name: string, svg: string): Pr
   return (await requireTemplate(tx, tenantId, name)).template;
 }
 
-/** With its text. */
+/** The text of a template, be it built in or the tenant's own. */
+export async function requireSvg(on: Queryable, tenantId: string, name: string): Promise<string> {
+  return isBuiltIn(name) ? requireBuiltIn(name).svg : (await requireTemplate(on, tenantId, name)).svg;
+}
+
+/** One of the tenant's own, with its text. */
 export async function requireTemplate(
   on: Queryable,
   tenantId: string,
   name: string,
 ): Promise<{ readonly template: LabelTemplate; readonly svg: string }> {
   const { rows } = await on.query<LabelTemplate & { svg: string }>(
-    `select ${columns}, v.svg from ${from} where t.tenant_id = $1 and t.name = $2`,
+    `select ${columns}, v.svg from ${from} where t.tenant_id = $1 and t.name = $2 and not t.built_in`,
     [tenantId, name],
   );
   const [row] = rows;
@@ -71,7 +82,7 @@ export async function requireTemplate(
   return { template, svg };
 }
 
-/** Newest first. */
+/** The tenant's own, newest first. */
 export async function listTemplates(
   on: Queryable,
   tenantId: string,
@@ -80,7 +91,7 @@ export async function listTemplates(
   const { limit, fetchLimit, cursor } = pageRequest(page);
   const { rows } = await on.query<LabelTemplate>(
     `select ${columns} from ${from}
-      where t.tenant_id = $1 and ($2::bigint is null or t.id < $2) order by t.id desc limit $3`,
+      where t.tenant_id = $1 and not t.built_in and ($2::bigint is null or t.id < $2) order by t.id desc limit $3`,
     [tenantId, cursor, fetchLimit],
   );
   return pageOf(rows, limit);
@@ -89,7 +100,7 @@ export async function listTemplates(
 /** Removes all its versions. Refuses a template that labels show; tasks that name one of its versions fail. */
 export async function removeTemplate({ tx, tenantId }: Change, name: string): Promise<void> {
   const { rows } = await tx.query<{ id: string }>(
-    'select id from labels.templates where tenant_id = $1 and name = $2 for update',
+    'select id from labels.templates where tenant_id = $1 and name = $2 and not built_in for update',
     [tenantId, name],
   );
   const [template] = rows;

@@ -8,7 +8,8 @@ const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="200" height="200">
 
 test('LBL-6 an image that is remembered is that of all values, also of those that a template can do without', async () => {
   const images = new Images();
-  const hashOf = async (values: Record<string, string>) => (await images.render({ svg, values, panel })).hash;
+  const hashOf = async (values: Record<string, string>) =>
+    (await images.render('t', { svg, values, panel })).hash;
   const plain = await hashOf({ name: 'Tea' });
   const branded = await hashOf({ name: 'Tea', brand: 'Leaf' });
   const rebranded = await hashOf({ name: 'Tea', brand: 'Root' });
@@ -20,7 +21,7 @@ test('LBL-6 an image that is remembered is that of all values, also of those tha
 test('LBL-6 the same design is drawn once', async () => {
   const images = new Images();
   const design = { svg, values: { name: 'Tea', brand: 'Leaf' }, panel };
-  const image = await images.render(design);
+  const image = await images.render('t', design);
   expect(images.has({ ...design, values: { brand: 'Leaf', name: 'Tea' } })).toBe(true);
-  expect(await images.render(design)).toBe(image);
+  expect(await images.render('t', design)).toBe(image);
 });

@@ -38,7 +38,6 @@ export interface Shelf extends Shop {
 
 export interface ShelfOptions extends ShopOptions {
   readonly simulator?: LabelSimulatorOptions;
-  readonly timeoutMs?: number;
 }
 
 export async function shelf(options: ShelfOptions = {}): Promise<Shelf> {
@@ -55,7 +54,7 @@ export async function shelf(options: ShelfOptions = {}): Promise<Shelf> {
         store: 's',
         username: 'u',
         password: 'p',
-        timeoutMs: options.timeoutMs ?? 2000,
+        timeoutMs: 60_000,
       },
     },
   });
@@ -98,7 +97,8 @@ export async function shelf(options: ShelfOptions = {}): Promise<Shelf> {
 
 /** The hash of what a label of the shop shows at this price. */
 export const hashAt = async (price: string, svg = template()): Promise<string> =>
-  (await images.render({ svg, values: { price }, panel: { width: 200, height: 200, palette: 'bw' } })).hash;
+  (await images.render('test', { svg, values: { price }, panel: { width: 200, height: 200, palette: 'bw' } }))
+    .hash;
 
 export const hashesAt = (...prices: string[]): Promise<string[]> =>
   Promise.all(prices.map((price) => hashAt(price)));

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { assign, unassign } from '../../../src/apps/labels/assignments.ts';
 import { createGateway } from '../../../src/apps/labels/gateways/index.ts';
@@ -68,7 +69,8 @@ describe('LBL-3: tasks become images', () => {
     await scene.change((c) =>
       putStore(c, scene.box, { code: 's1', gateway: { ...nowhere, timeoutMs: 500 } }),
     );
-    await scene.start();
+    // With time between two attempts: the eighth would be the last.
+    await scene.start({ kinds: scene.kinds({ backoff: () => 1000 }) });
     await until('the push is tried in vain', () => scene.seen.retried > 0);
     const gateway = { ...nowhere, url: scene.simulator.url };
     await scene.change((c) => putStore(c, scene.box, { code: 's1', gateway }));
@@ -165,6 +167,21 @@ describe('LBL-4: what goes wrong', () => {
     expect(scene.accepted(1)).toEqual(await hashesAt('2.00'));
   });
 
+  it('LBL-4 a task that is given up while another process looks at its page leaves the page failed', async () => {
+    const scene = await shelf();
+    scene.simulator.simulation.labels.register(mac(1)).settings = { fault: '403' };
+    const looks = await scene.tallyman.database.dedicated('looks for due pages');
+    onTestFinished(() => looks.end());
+    await looks.query('begin; select 1 from labels.pages for no key update');
+    await scene.start();
+    await until('it is refused', () => scene.seen.failed === 1);
+    // Long enough that the page was found locked.
+    await sleep(200);
+    await looks.query('commit');
+    await scene.done();
+    expect(await scene.page(1)).toMatchObject({ state: 'failed', error: expect.stringContaining('403') });
+  });
+
   it('LBL-4 a worker that gives up after another has finished the task changes nothing', async () => {
     const scene = await shelf();
     const [task] = await scene.tasks(1);
@@ -196,14 +213,16 @@ describe('LBL-4: what goes wrong', () => {
     const scene = await shelf({ products: 2, pages: 2, store: { latestOnly: true } });
     await scene.change((c) => assign(c, [{ mac: mac(1), page: 2, sku: 'P0', template: 'tag' }]));
     let refusesPage = 0;
-    const gateways = new Gateways(scene.box, (settings) => {
-      const gateway = createGateway(settings);
-      const { push } = gateway;
-      gateway.push = async (image, signal) => {
-        if (image.page === refusesPage) throw new PermanentError('NO', 'not this page');
-        await push.call(gateway, image, signal);
-      };
-      return gateway;
+    const gateways = new Gateways(scene.box, {
+      connect: (settings, guard) => {
+        const gateway = createGateway(settings, guard);
+        const { push } = gateway;
+        gateway.push = async (image, signal) => {
+          if (image.page === refusesPage) throw new PermanentError('NO', 'not this page');
+          await push.call(gateway, image, signal);
+        };
+        return gateway;
+      },
     });
     onTestFinished(() => gateways.close());
     await scene.start({ kinds: scene.kinds({ gateways }) });
@@ -228,7 +247,7 @@ describe('LBL-4: what goes wrong', () => {
   });
 
   it('LBL-4 a gateway that is away takes no slots from other stores, and its tasks lose no attempts by waiting', async () => {
-    const scene = await shelf({ labels: 30, timeoutMs: 300 });
+    const scene = await shelf({ labels: 30 });
     const away = { ...nowhere, url: scene.simulator.url, timeoutMs: 300 };
     await scene.change(async (c) => {
       await putStore(c, scene.box, { code: 'away', gateway: away });
@@ -246,7 +265,7 @@ describe('LBL-4: what goes wrong', () => {
     const { labels } = scene.simulator.simulation;
     const numbers = Array.from({ length: 30 }, (_, i) => 100 + i);
     for (const number of numbers) labels.register(mac(number)).settings = { fault: 'hang' };
-    await scene.start({ concurrency: 3 });
+    const worker = await scene.start({ concurrency: 3 });
     await until('the other store shows it', () =>
       Array.from({ length: 30 }, (_, i) => scene.accepted(i + 1).length).every((n) => n === 1),
     );
@@ -258,19 +277,42 @@ describe('LBL-4: what goes wrong', () => {
     expect(scene.seen.retried).toBeLessThan(20);
     const attempts = (await waiting()).reduce((sum, job) => sum + job.attempts, 0);
     expect(attempts).toBeLessThanOrEqual(scene.seen.retried);
+    // Back, with time enough for a slow machine; a push that was under way must not arrive after that.
+    await worker.stop();
     for (const number of numbers) labels.register(mac(number)).settings = {};
+    await scene.change((c) =>
+      putStore(c, scene.box, { code: 'away', gateway: { ...away, timeoutMs: 60_000 } }),
+    );
+    await scene.start();
     await scene.done();
     expect(numbers.every((number) => scene.accepted(number).length === 1)).toBe(true);
     expect(await scene.rows('select 1 from tallyman.dead_letters')).toEqual([]);
   });
 
   it('LBL-4 a lease that is lost in the middle of a push: the late result changes nothing, and the label is pushed to again', async () => {
-    const scene = await shelf({ simulator: { latency: { minMs: 400, maxMs: 400 } } });
-    await scene.start({ leaseMs: 5000, renewMs: 2000 });
-    await until('a push is under way', () => scene.simulator.simulation.counts().calls > 1);
+    const scene = await shelf();
+    const release = Promise.withResolvers<void>();
+    let pushes = 0;
+    const gateways = new Gateways(scene.box, {
+      connect: (settings, guard) => {
+        const gateway = createGateway(settings, guard);
+        const { push } = gateway;
+        gateway.push = async (image, signal) => {
+          pushes += 1;
+          if (pushes === 1) await release.promise;
+          await push.call(gateway, image, signal);
+        };
+        return gateway;
+      },
+    });
+    onTestFinished(() => gateways.close());
+    // No renewal comes between the end of the lease and the recovery.
+    await scene.start({ kinds: scene.kinds({ gateways }), leaseMs: 600_000, renewMs: 300_000 });
+    await until('a push is under way', () => pushes === 1);
     await scene.rows(`update tallyman.claims set expires_at = now() - interval '1 s'`);
     await scene.rows(`select tallyman.recover('{}', '{}', 1000000)`);
     await setPrice(scene, 'P0', '2.00');
+    release.resolve();
     await scene.done();
     await until('the label was pushed to again', async () => {
       const forced = await scene.rows('select 1 from labels.pages where resync_job is not null');

@@ -9,4 +9,9 @@ export interface Change {
   readonly tenantId: string;
   /** Goes with every task of the change. */
   readonly correlationId?: string;
+  /**
+   * Images that must be drawn before the change is accepted are drawn after a rollback: the change throws
+   * `OutsideTransaction`, whose work makes them, and then runs again. Default: in the transaction, which holds locks meanwhile.
+   */
+  readonly drawsOutside?: boolean;
 }

@@ -1,6 +1,10 @@
+import { wakeAfterCommit } from '../../../engine/database/after-commit.ts';
 import type { Panel } from '../render/index.ts';
 import type { Change } from './change.ts';
 import { checkImages } from './check.ts';
+
+/** The queue of tasks. */
+export const pushQueue = 'labels';
 
 /** What one page is to show, as it was when the change was made. */
 export interface PageSnapshot {
@@ -66,7 +70,7 @@ export async function lockLabels({ tx }: Change, ids: readonly string[]): Promis
  * that moved to another product before it was locked is no longer touched. The caller has locked the labels.
  *
  * If a store wants only the latest change, a task holds all pages of its label, because it replaces earlier tasks.
- * Returns the number of tasks.
+ * Returns the number of tasks. Workers are woken when the transaction has committed, with the id of the last one.
  */
 export async function enqueueTasks(
   change: Change,
@@ -93,12 +97,15 @@ export async function enqueueTasks(
     });
   }
   if (tasks.length === 0) return 0;
-  await checkImages(changed);
-  await change.tx.query('select labels.enqueue_tasks($1, $2, $3)', [
-    change.tenantId,
-    JSON.stringify(tasks),
-    change.correlationId ?? null,
-  ]);
+  await checkImages(change, changed);
+  const { rows } = await change.tx.query<{ jobId: string }>(
+    'select (labels.enqueue_tasks($1, $2, $3))[$4]::text as "jobId"',
+    [change.tenantId, JSON.stringify(tasks), change.correlationId ?? null, tasks.length],
+  );
+  wakeAfterCommit(
+    change.tx,
+    rows.map(({ jobId }) => ({ queue: pushQueue, jobId })),
+  );
   return tasks.length;
 }
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { TallymanError } from '../../../engine/errors.ts';
 import { AimsToken } from './aims-token.ts';
 import type { LabelGateway, LabelPush, LabelReport, LabelState } from './gateway.ts';
-import { type Answer, type Call, GatewayHttp, refusal } from './http.ts';
+import { type Answer, type Call, type GatewayGuard, GatewayHttp, refusal } from './http.ts';
 import type { AimsSettings } from './settings.ts';
 
 const states: Readonly<Record<string, LabelState>> = {
@@ -13,9 +13,12 @@ const states: Readonly<Record<string, LabelState>> = {
 
 const labelRow = z.object({
   labelCode: z.string(),
+  /** As the public API document spells them; some installations answer with the second of each pair. */
+  updateStatus: z.string().nullish(),
   status: z.string().nullish(),
-  battery: z.union([z.string(), z.number()]).nullish(),
+  lastResponsetime: z.string().nullish(),
   lastResponseTime: z.string().nullish(),
+  battery: z.union([z.string(), z.number()]).nullish(),
   /** Not part of AIMS: our simulator reports the hash of what it shows. */
   imageHashes: z.record(z.string(), z.string()).nullish(),
 });
@@ -40,8 +43,11 @@ export class AimsGateway implements LabelGateway {
   readonly #token: AimsToken;
   readonly #store: string;
 
-  constructor({ url, timeoutMs, company, store, username, password }: AimsSettings) {
-    this.#http = new GatewayHttp(url, { timeoutMs, connections });
+  constructor(
+    { url, timeoutMs, company, store, username, password }: AimsSettings,
+    guard: GatewayGuard = {},
+  ) {
+    this.#http = new GatewayHttp(url, { ...guard, timeoutMs, connections });
     this.#token = new AimsToken(this.#http, { username, password });
     this.#store = new URLSearchParams({ company, store }).toString();
   }
@@ -77,13 +83,24 @@ export class AimsGateway implements LabelGateway {
   }
 
   async #all(wanted: ReadonlySet<string>, signal: AbortSignal): Promise<readonly LabelRow[]> {
-    const rows: LabelRow[] = [];
-    for (let page = 0; page < maxPages && rows.length < wanted.size; page += 1) {
-      const found = await this.#rows(new URLSearchParams({ page: `${page}`, size: `${pageSize}` }), signal);
-      rows.push(...found.filter(({ labelCode }) => wanted.has(labelCode.toUpperCase())));
-      if (found.length < pageSize) break;
+    const rows = new Map<string, LabelRow>();
+    const seen = new Set<string>();
+    // An installation may give fewer labels a page than it was asked for: a page ends the list if it is shorter than the first.
+    let fullPage = 1;
+    for (let page = 0; page < maxPages && rows.size < wanted.size; page += 1) {
+      const query = { page: `${page}`, size: `${pageSize}`, sort: 'labelCode,asc' };
+      const found = await this.#rows(new URLSearchParams(query), signal);
+      const fresh = found.filter(({ labelCode }) => !seen.has(labelCode));
+      for (const row of fresh) {
+        seen.add(row.labelCode);
+        const mac = row.labelCode.toUpperCase();
+        if (wanted.has(mac)) rows.set(mac, row);
+      }
+      fullPage = Math.max(fullPage, found.length);
+      // Nothing new: the list is over, or this AIMS gives the same page whichever is asked for.
+      if (fresh.length === 0 || found.length < fullPage) break;
     }
-    return rows;
+    return [...rows.values()];
   }
 
   async #rows(query: URLSearchParams, signal: AbortSignal): Promise<readonly LabelRow[]> {
@@ -119,7 +136,7 @@ export class AimsGateway implements LabelGateway {
     const json = parsed(body);
     const own = Number((json as { responseCode?: unknown } | undefined)?.responseCode);
     const meant = status < 300 && own >= 300 && own < 600 ? own : status;
-    if (meant < 200 || meant >= 300) throw refusal('AIMS', meant, said(json, body), retryAfterMs);
+    if (meant < 200 || meant >= 300) throw refusal('AIMS', meant, said(json), retryAfterMs);
     if (json === undefined)
       throw new TallymanError('GATEWAY_ANSWER', 'AIMS answered with something else than JSON');
     return json;
@@ -138,21 +155,27 @@ function parsed(body: string): unknown {
   }
 }
 
-function said(json: unknown, body: string): string {
+function said(json: unknown): string {
   const message = (json as { responseMessage?: unknown } | undefined)?.responseMessage;
-  return typeof message === 'string' ? message : json === undefined ? body : '';
+  return typeof message === 'string' ? message : '';
 }
 
 function reportOf(mac: string, row: LabelRow | undefined): LabelReport {
   if (!row) return { mac, state: 'unknown' };
-  const seen = row.lastResponseTime ? Date.parse(row.lastResponseTime) : Number.NaN;
+  const seen = timeOf(row.lastResponsetime ?? row.lastResponseTime ?? '');
   return {
     mac,
-    state: states[(row.status ?? '').toUpperCase()] ?? 'unknown',
+    state: states[(row.updateStatus ?? row.status ?? '').toUpperCase()] ?? 'unknown',
     ...(row.imageHashes && {
       hashes: new Map(Object.entries(row.imageHashes).map(([page, hash]) => [Number(page), hash])),
     }),
     ...(row.battery != null && { battery: String(row.battery) }),
     ...(!Number.isNaN(seen) && { seenAt: new Date(seen) }),
   };
+}
+
+/** AIMS writes `2021-05-18 14:34:05.631107`, in UTC; without a zone it would be read in that of this machine. */
+function timeOf(text: string): number {
+  const plain = /^(\d{4}-\d{2}-\d{2})[ T](\d{2}:\d{2}:\d{2}(?:\.\d{1,3})?)\d*$/.exec(text);
+  return Date.parse(plain ? `${plain[1]}T${plain[2]}Z` : text);
 }

@@ -1,7 +1,11 @@
-import { Agent } from 'undici';
+import type { Agent } from 'undici';
 import { PermanentError, RetryLater, TallymanError } from '../../../engine/errors.ts';
 import { HttpError, httpCall, isRetriableStatus, retryAfterMs } from '../../../engine/resilience/http.ts';
 import { Semaphore } from '../../../engine/resilience/semaphore.ts';
+import { AddressPolicy } from '../../../network/addresses.ts';
+import { guardedAgent } from '../../../network/guarded-agent.ts';
+import { type Network, realNetwork } from '../../../network/network.ts';
+import { policyNames } from './policy.ts';
 
 export interface Call {
   readonly method: 'GET' | 'POST';
@@ -25,6 +29,15 @@ const defaultMaxBytes = 4 * 1024 * 1024;
 /** A gateway that wants a longer wait is asked again after an hour. */
 export const retryAfterLimits = { minMs: 0, maxMs: 60 * 60 * 1000 };
 
+/** Where the connections of a gateway may go. */
+export interface GatewayGuard {
+  /** Default: anywhere, for programs whose stores are all their own. */
+  readonly policy?: AddressPolicy;
+  readonly network?: Network;
+}
+
+const anyAddress = new AddressPolicy({ allowPrivate: true, requireHttps: false, names: policyNames });
+
 /** HTTP as a gateway needs it: one time limit for all of a call, answers of bounded size, redirects not followed. */
 export class GatewayHttp {
   readonly #base: URL;
@@ -32,11 +45,15 @@ export class GatewayHttp {
   readonly #timeoutMs: number;
   readonly #turns: Semaphore;
 
-  constructor(url: string, options: { readonly timeoutMs: number; readonly connections: number }) {
+  constructor(
+    url: string,
+    options: { readonly timeoutMs: number; readonly connections: number } & GatewayGuard,
+  ) {
     this.#base = new URL(url);
     this.#timeoutMs = options.timeoutMs;
     this.#turns = new Semaphore(options.connections);
-    this.#agent = new Agent({ connections: options.connections, connect: { timeout: options.timeoutMs } });
+    const { policy = anyAddress, network = realNetwork() } = options;
+    this.#agent = guardedAgent(policy, network, { connections: options.connections });
   }
 
   /** Where the gateway is, without credentials, for messages. */
@@ -106,7 +123,9 @@ export function refusal(
   return new TallymanError('GATEWAY_FAILED', message);
 }
 
+/** The beginning of a line of plain words. Anything else may be the content of something that is no gateway. */
 const oneLine = (text: string): string => {
   const line = text.replace(/\s+/g, ' ').trim();
-  return line.length > 200 ? `${line.slice(0, 200)}…` : line;
+  if (!/^[\p{L}\p{N} .,:;()'!?_/-]*$/u.test(line)) return 'a reason that is not shown';
+  return line.length > 100 ? `${line.slice(0, 100)}…` : line;
 };

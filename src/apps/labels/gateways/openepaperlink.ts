@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { PermanentError, TallymanError } from '../../../engine/errors.ts';
 import { decodePng } from '../render/png.ts';
 import type { LabelGateway, LabelPush, LabelReport } from './gateway.ts';
-import { GatewayHttp, refusal } from './http.ts';
+import { type GatewayGuard, GatewayHttp, refusal } from './http.ts';
 import { encodeJpeg } from './jpeg.ts';
 import type { OpenEPaperLinkSettings } from './settings.ts';
 
@@ -31,8 +31,8 @@ const overdueSeconds = 600;
 export class OpenEPaperLinkGateway implements LabelGateway {
   readonly #http: GatewayHttp;
 
-  constructor({ url, timeoutMs }: OpenEPaperLinkSettings) {
-    this.#http = new GatewayHttp(url, { timeoutMs, connections });
+  constructor({ url, timeoutMs }: OpenEPaperLinkSettings, guard: GatewayGuard = {}) {
+    this.#http = new GatewayHttp(url, { ...guard, timeoutMs, connections });
   }
 
   async push({ mac, page, image }: LabelPush, signal: AbortSignal): Promise<void> {
@@ -57,10 +57,7 @@ export class OpenEPaperLinkGateway implements LabelGateway {
     if (answer.status !== 200)
       throw refusal('OpenEPaperLink', answer.status, answer.body, answer.retryAfterMs);
     if (!/^ok/i.test(answer.body.trim()))
-      throw new TallymanError(
-        'GATEWAY_ANSWER',
-        `OpenEPaperLink answered "${answer.body.trim().slice(0, 100)}"`,
-      );
+      throw new TallymanError('GATEWAY_ANSWER', 'OpenEPaperLink answered with something else than OK');
   }
 
   async report(macs: readonly string[], signal: AbortSignal): Promise<readonly LabelReport[]> {

@@ -78,7 +78,12 @@ async function feed(
   const write = async (piece: string | Buffer): Promise<void> => {
     if (parser.write(piece)) return;
     await new Promise<void>((resolve) => {
-      parser.once('drain', resolve).once('close', resolve);
+      // Both go with the first of the two: a listener left behind at every pause adds up over a long file.
+      const settle = (): void => {
+        parser.off('drain', settle).off('close', settle);
+        resolve();
+      };
+      parser.on('drain', settle).on('close', settle);
     });
   };
   try {

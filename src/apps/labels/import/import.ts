@@ -1,7 +1,7 @@
 import type { Queryable } from '../../../engine/database/database.ts';
 import { messageOf, TallymanError } from '../../../engine/errors.ts';
 import type { Transactor } from '../../../engine/locks/exclusive.ts';
-import { mostProducts, type ProductChange, putProducts } from '../products.ts';
+import { extraPlaces, mostProducts, type ProductChange, putProducts } from '../products.ts';
 import { requireStore } from '../stores.ts';
 import { type ProductLine, readProducts } from './csv.ts';
 
@@ -39,12 +39,12 @@ export async function importProducts(
   input: AsyncIterable<string | Buffer>,
   options: ImportOptions,
 ): Promise<ImportReport> {
-  await requireStore(on, options.tenantId, options.store);
+  const { currency } = await requireStore(on, options.tenantId, options.store);
   const sum = { lines: 0, made: 0, changed: 0, unchanged: 0, labels: 0, left: 0 };
   const bad: { line: number; problem: string }[] = [];
   for await (const lines of batches(readProducts(input), options.batch ?? 500)) {
     sum.lines += lines.length;
-    const { products, problems } = judged(lines);
+    const { products, problems } = judged(lines, currency);
     if (problems.length === 0) {
       try {
         const { made, changed, unchanged, labels } = await write(on, products, options);
@@ -111,7 +111,10 @@ async function write(
 }
 
 /** The good lines and the bad ones; a SKU that comes again in the same batch is bad. */
-function judged(lines: readonly ProductLine[]): {
+function judged(
+  lines: readonly ProductLine[],
+  currency: string | null = null,
+): {
   products: ProductChange[];
   problems: { line: number; problem: string }[];
 } {
@@ -124,6 +127,15 @@ function judged(lines: readonly ProductLine[]): {
       continue;
     }
     const { line, product } = read;
+    // In the store's currency, unless the line names another: then the product is judged when it is written.
+    const places =
+      product.attributes?.currency === undefined && typeof product.price === 'string'
+        ? extraPlaces(product.price, currency)
+        : undefined;
+    if (places !== undefined) {
+      problems.push({ line, problem: `the price ${product.price} of product "${product.sku}" ${places}` });
+      continue;
+    }
     const before = firstAt.get(product.sku);
     if (before === undefined) products.push(product);
     else problems.push({ line, problem: `product "${product.sku}" stands in line ${before} already` });

@@ -147,7 +147,7 @@ function drawn(bcid: string, text: string, line: number) {
 }
 
 /** GS1: digits weigh 3 and 1 by turns from the right. */
-export function hasItsCheckDigit(gtin: string): boolean {
+function hasItsCheckDigit(gtin: string): boolean {
   let sum = 0;
   for (let index = 0; index < gtin.length; index += 1)
     sum += Number(gtin[gtin.length - 1 - index]) * (index % 2 === 0 ? 1 : 3);

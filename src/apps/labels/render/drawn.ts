@@ -1,17 +1,12 @@
 import { type BarcodeType, barcodeTypes, placeBarcode } from './barcode.ts';
-import { TemplateError } from './errors.ts';
+import { refuseMissing, TemplateError } from './errors.ts';
+import { isJapanese, isRightToLeft } from './layout.ts';
+import type { Lettering, Weight } from './lettering.ts';
+import { breakLines, type LineRules, wordsOf } from './lines.ts';
 import { priceParts } from './money.ts';
-import { type Filling, fillPieces, type Piece, requiredValue } from './placeholders.ts';
-import {
-  breakLines,
-  capHeight,
-  descentOf,
-  drawable,
-  type Lettering,
-  pathOf,
-  type Weight,
-  widthOf,
-} from './text.ts';
+import { type Filling, fillPieces, optionalValue, type Piece, requiredValue } from './placeholders.ts';
+import { capHeight, descentOf, drawable, isPlain, pathOf, widthOf } from './text.ts';
+import { missingGlyphs } from './wide-fonts.ts';
 import { escapeXml } from './xml.ts';
 
 /** One of our own elements, which SVG does not have. It is drawn as paths when the template is filled. */
@@ -28,7 +23,7 @@ const lettered = [...placed, 'font-size', 'font-weight', 'text-anchor'] as const
 
 /** Each with the attributes it takes. */
 export const drawnElements = {
-  'tally-text': [...lettered, 'lines', 'line-height', 'min-font-size', 'text-decoration'],
+  'tally-text': [...lettered, 'lines', 'line-height', 'min-font-size', 'text-decoration', 'cut'],
   'tally-price': [...lettered, 'height', 'value'],
   'tally-barcode': [...placed, 'height', 'type', 'value', 'digits'],
 } as const satisfies Record<string, readonly string[]>;
@@ -40,34 +35,65 @@ const smallShare = 0.52;
 /** Room between whole part and what is beside it, against the size. */
 const gapShare = 0.05;
 
+/** Text that must not be cut shrinks to this size at last. */
+const leastSize = 5;
+
 export function draw(drawn: Drawn, filling: Filling): string {
   const given = new Attributes(drawn, filling);
-  if (drawn.element === 'tally-text') return drawText(given, fillPieces(drawn.content, filling));
+  if (drawn.element === 'tally-text') return drawText(given, fillPieces(drawn.content, filling), filling);
   if (drawn.element === 'tally-price') return drawPrice(given, filling);
   return drawBarcode(given);
 }
 
-function drawText(given: Attributes, content: string): string {
+/** Characters of one text: more than a label has room for. */
+const mostText = 4096;
+/** Characters of a barcode: a larger QR code has more modules than a label has pixels, and takes long to make. */
+const mostEncoded = 1024;
+
+function drawText(given: Attributes, content: string, filling: Filling): string {
+  if (content.length > mostText)
+    given.fail(`is filled with ${content.length} characters; ${mostText} are the most`);
   const text = drawable(content);
   if (text === '') return '';
   const weight = given.weight('regular');
+  const language = languageOf(filling);
+  given.requireGlyphs(text, weight, language);
   const size = given.number('font-size', 1, 1000);
   const width = given.optionalNumber('width', 1, 4096) ?? Number.POSITIVE_INFINITY;
   const most = given.optionalNumber('lines', 1, maxLines) ?? 1;
-  const smallest = given.optionalNumber('min-font-size', 1, size) ?? size;
-  const lettering = {
-    weight,
-    size: shrunk(size, smallest, (at) => wholeText(text, { weight, size: at }, width, most)),
-  };
+  const isWhole = given.optionalOneOf('cut', ['yes', 'no']) === 'no';
+  const smallest =
+    given.optionalNumber('min-font-size', 1, size) ?? (isWhole ? Math.min(leastSize, size) : size);
+  const { lines, lettering } = laidText(text, { size, smallest, weight, language }, { width, most });
+  if (isWhole && isCut(text, lines))
+    given.fail(`cannot show "${text.slice(0, 40)}" in ${width} pixels, and it may not be cut`);
   const lineHeight = (given.optionalNumber('line-height', 1, 1000) ?? size * 1.2) * (lettering.size / size);
   const struck = given.optionalOneOf('text-decoration', ['none', 'line-through']) === 'line-through';
-  const paths = breakLines(text, lettering, width, most).map((line, index) => {
+  // What is read from right to left begins at the right edge of its area.
+  const fromRight = width !== Number.POSITIVE_INFINITY && isRightToLeft(text, language) ? width : undefined;
+  const paths = lines.map((line, index) => {
     const lineWidth = widthOf(line, lettering);
-    const x = given.left(lineWidth);
+    const x = given.left(lineWidth, fromRight);
     const y = given.number('y') + Math.round(index * lineHeight);
     return pathOf(line, lettering, x, y) + (struck ? strike(x, y, lineWidth, lettering) : '');
   });
   return given.path(paths.join(''));
+}
+
+const languageOf = (filling: Filling): string => optionalValue('locale', filling);
+
+/** As large as whole words allow, then as split words allow; cut only where the smallest size does not help either. */
+function laidText(
+  text: string,
+  { size, smallest, weight, language }: Lettering & { readonly smallest: number },
+  rules: LineRules,
+): { readonly lines: readonly string[]; readonly lettering: Lettering } {
+  const at = (px: number): Lettering => ({ weight, size: px, ...(language && { language }) });
+  const split = { ...rules, hyphenate: true };
+  const whole = shrunk(size, smallest, (px) => holdsWords(text, at(px), rules));
+  if (whole !== undefined) return { lines: breakLines(text, at(whole), rules), lettering: at(whole) };
+  const fitting = shrunk(size, smallest, (px) => !isCut(text, breakLines(text, at(px), split))) ?? smallest;
+  return { lines: breakLines(text, at(fitting), split), lettering: at(fitting) };
 }
 
 /** A diagonal line, as a pen strikes a price out: a horizontal line would hide the digits. */
@@ -79,9 +105,10 @@ function strike(x: number, y: number, width: number, lettering: Lettering): stri
   return `M${left} ${foot - thickness}L${right} ${head - thickness}v${thickness}L${left} ${foot}z`;
 }
 
-/** The largest size that fits, in half pixels from `smallest` to `size`; `smallest` if none does. */
-function shrunk(size: number, smallest: number, holds: (size: number) => boolean): number {
+/** The largest size that fits, in half pixels from `smallest` to `size`; undefined if none does. */
+function shrunk(size: number, smallest: number, holds: (size: number) => boolean): number | undefined {
   if (holds(size)) return size;
+  if (size === smallest || !holds(smallest)) return undefined;
   let [fits, fails] = [0, Math.ceil((size - smallest) / shrinkStep)];
   while (fails - fits > 1) {
     const middle = (fits + fails) >> 1;
@@ -92,15 +119,16 @@ function shrunk(size: number, smallest: number, holds: (size: number) => boolean
 }
 
 /** Nothing is cut off, and no word is split. */
-function wholeText(text: string, lettering: Lettering, width: number, most: number): boolean {
-  if (text.split(' ').some((word) => widthOf(word, lettering) > width)) return false;
-  const lines = breakLines(text, lettering, width, most);
-  return (
-    lines.length <= most &&
-    lines.join('').replaceAll(' ', '').length >= text.replaceAll(' ', '').length &&
-    !lines.at(-1)?.endsWith('…')
-  );
+function holdsWords(text: string, lettering: Lettering, rules: LineRules): boolean {
+  if (wordsOf(text).some((word) => widthOf(word, lettering) > rules.width)) return false;
+  return !isCut(text, breakLines(text, lettering, rules));
 }
+
+/** Whether something is missing: hyphens at the ends of lines may have been added. */
+const isCut = (text: string, lines: readonly string[]): boolean =>
+  lettersOf(lines.join('')) !== lettersOf(text);
+
+const lettersOf = (text: string): string => text.replace(/[\s\u00ad-]/g, '');
 
 /** A price as shelves show it: the whole part large, the decimals small and high, the symbol beside them. */
 function drawPrice(given: Attributes, filling: Filling): string {
@@ -113,14 +141,17 @@ function drawPrice(given: Attributes, filling: Filling): string {
     'value',
   );
   const weight = given.weight('bold');
+  given.requireGlyphs(parts.symbol, weight, languageOf(filling));
   const largest = given.number('font-size', 1, 1000);
   const width = given.optionalNumber('width', 1, 4096) ?? Number.POSITIVE_INFINITY;
   // With a height, (x, y) is the foot of an area and the figures stand in the middle of it; else y is their baseline.
   const height = given.optionalNumber('height', 1, 4096) ?? Number.POSITIVE_INFINITY;
-  const size = shrunk(largest, Math.min(largest, 6), (at) => {
-    const laid = layPrice(parts, { weight, size: at });
-    return laid.width <= width && laid.above + laid.below <= height;
-  });
+  const least = Math.min(largest, 6);
+  const size =
+    shrunk(largest, least, (at) => {
+      const laid = layPrice(parts, { weight, size: at });
+      return laid.width <= width && laid.above + laid.below <= height;
+    }) ?? least;
   const { runs, width: total, above, below } = layPrice(parts, { weight, size });
   const left = given.left(total);
   const lift = height === Number.POSITIVE_INFINITY ? 0 : Math.round((height - above - below) / 2 + below);
@@ -163,12 +194,14 @@ function layPrice(parts: ReturnType<typeof priceParts>, large: Lettering): LaidP
   if (parts.decimals !== '') x = put(parts.decimals, small, high(small), column);
   // The symbol stands under the decimals: it takes no width of its own, which the figures need.
   if (!parts.symbolFirst && parts.symbol !== '') x = Math.max(x, put(parts.symbol, symbol, 0, column));
-  return { runs, width: x, above: capHeight(large), below: descentOf(parts.separator, large) };
+  return { runs, width: x, above: capHeight(large), below: descentOf(parts.whole + parts.separator, large) };
 }
 
 function drawBarcode(given: Attributes): string {
   const value = given.text('value').trim();
   if (value === '') return '';
+  if (value.length > mostEncoded)
+    given.fail(`has a value of ${value.length} characters; ${mostEncoded} are the most`);
   const type = given.oneOf('type', barcodeTypes) as BarcodeType;
   const box = {
     x: given.number('x'),
@@ -211,7 +244,7 @@ class Attributes {
   }
 
   text(name: string): string {
-    return this.optionalText(name) ?? this.#fail(`has no ${name}`);
+    return this.optionalText(name) ?? this.fail(`has no ${name}`);
   }
 
   optionalNumber(name: string, least = -4096, most = 4096): number | undefined {
@@ -219,19 +252,19 @@ class Attributes {
     if (text === undefined) return undefined;
     const value = /^-?\d+(?:\.\d+)?$/.test(text.trim()) ? Number(text) : Number.NaN;
     if (!(value >= least && value <= most))
-      this.#fail(`has ${name}="${text}"; it must be a number of pixels from ${least} to ${most}`);
+      this.fail(`has ${name}="${text}"; it must be a number of pixels from ${least} to ${most}`);
     return value;
   }
 
   number(name: string, least?: number, most?: number): number {
-    return this.optionalNumber(name, least, most) ?? this.#fail(`has no ${name}`);
+    return this.optionalNumber(name, least, most) ?? this.fail(`has no ${name}`);
   }
 
   oneOf(name: string, known: readonly string[]): string {
     const value = this.text(name);
     return known.includes(value)
       ? value
-      : this.#fail(`has ${name}="${value}"; it must be one of ${known.join(', ')}`);
+      : this.fail(`has ${name}="${value}"; it must be one of ${known.join(', ')}`);
   }
 
   optionalOneOf(name: string, known: readonly string[]): string | undefined {
@@ -244,18 +277,25 @@ class Attributes {
     if (text === 'bold' || /^[6-9]00$/.test(text)) return 'bold';
     return text === 'normal' || /^[1-5]00$/.test(text)
       ? 'regular'
-      : this.#fail(`has font-weight="${text}"; it must be normal or bold`);
+      : this.fail(`has font-weight="${text}"; it must be normal or bold`);
   }
 
-  /** Where something of this width begins. */
-  left(width: number): number {
+  /** Refuses what would be drawn as an empty box. */
+  requireGlyphs(text: string, weight: Weight, language: string): void {
+    const shown = text.replaceAll('\u00ad', '');
+    if (isPlain(shown, weight)) return;
+    refuseMissing(missingGlyphs(shown, weight, isJapanese(shown, language)), this.line);
+  }
+
+  /** Where something of this width begins. `fromRight`: it starts at the right of an area of that width. */
+  left(width: number, fromRight?: number): number {
     const x = this.number('x');
     const anchor = this.optionalText('text-anchor') ?? 'start';
-    if (anchor === 'start') return x;
+    if (anchor === 'start') return fromRight === undefined ? x : x + fromRight - width;
     if (anchor === 'middle') return x - width / 2;
     return anchor === 'end'
       ? x - width
-      : this.#fail(`has text-anchor="${anchor}"; it must be start, middle or end`);
+      : this.fail(`has text-anchor="${anchor}"; it must be start, middle or end`);
   }
 
   path(data: string, more = ''): string {
@@ -266,7 +306,7 @@ class Attributes {
     return `<path d="${data}"${paint.join('')}${more}/>`;
   }
 
-  #fail(problem: string): never {
+  fail(problem: string): never {
     throw new TemplateError(`<${this.#drawn.element}> ${problem}.`, { line: this.line });
   }
 }

@@ -6,7 +6,8 @@ import { join } from 'node:path';
  * 4.2 ms of a small label. Outlines that are already paths cost no more than other paths, and the same code measures and
  * draws a line.
  *
- * Left to right, one glyph per character, no kerning: Latin, Greek and Cyrillic.
+ * One glyph per character, no kerning: what suits Latin, Greek, Cyrillic and Chinese. Scripts whose letters join are
+ * shaped first (shaping.ts).
  */
 export interface Glyph {
   /** In font units. */
@@ -65,9 +66,21 @@ export class Font {
     this.#glyphOf = characterMap(view, table('cmap'));
   }
 
+  has(codePoint: number): boolean {
+    return this.#glyphOf(codePoint) !== 0;
+  }
+
+  /** The glyph's number; 0 for a character that the font does not have. */
+  indexOf(codePoint: number): number {
+    return this.#glyphOf(codePoint);
+  }
+
   /** The glyph of a character; the font's box for a missing one. */
   glyph(codePoint: number): Glyph {
-    const index = this.#glyphOf(codePoint);
+    return this.glyphAt(this.#glyphOf(codePoint));
+  }
+
+  glyphAt(index: number): Glyph {
     let glyph = this.#read.get(index);
     if (!glyph) {
       glyph = { advance: this.#advance(index), outline: this.#outline(index, 0) };

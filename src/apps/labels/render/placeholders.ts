@@ -1,5 +1,5 @@
 import { TemplateError } from './errors.ts';
-import { day, money, priceParts } from './money.ts';
+import { day, money, percentOff, priceParts } from './money.ts';
 import type { Palette } from './panel.ts';
 
 /** `{{name}}`, `{{name?}}`, or either with `|format`. */
@@ -33,6 +33,8 @@ const formats = {
   amount: priced(({ whole, separator, decimals }) => whole + separator + decimals),
   whole: priced(({ whole }) => whole),
   decimals: priced(({ decimals }) => decimals),
+  off: (value, filling) =>
+    percentOff(value, requiredValue('price', filling), requiredValue('locale', filling)),
   day: (value, filling, name) => day(value, requiredValue('locale', filling), name),
   upper: (value) => value.toUpperCase(),
   lower: (value) => value.toLowerCase(),
@@ -44,6 +46,7 @@ const needs: Partial<Record<Format, readonly string[]>> = {
   amount: ['currency', 'locale'],
   whole: ['currency', 'locale'],
   decimals: ['currency', 'locale'],
+  off: ['price', 'locale'],
   day: ['locale'],
 };
 

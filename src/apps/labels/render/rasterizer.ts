@@ -1,11 +1,11 @@
 import type { ResvgRenderOptions } from '@resvg/resvg-js';
 import { messageOf, TallymanError } from '../../../engine/errors.ts';
 
-/** Draws an SVG as pixels, in a thread of the pool, so that the event loop is free. Throws if resvg rejects the SVG. */
+/** Draws an SVG as pixels, in this thread. Throws if resvg rejects the SVG. */
 export type Rasterize = (
   svg: string,
   options: Pick<ResvgRenderOptions, 'background' | 'font'>,
-) => Promise<{ readonly pixels: Buffer; asPng(): Buffer }>;
+) => { readonly pixels: Buffer; asPng(): Buffer };
 
 let loading: Promise<Rasterize> | undefined;
 
@@ -19,7 +19,7 @@ export function rasterizer(): Promise<Rasterize> {
 }
 
 async function load(): Promise<Rasterize> {
-  const { renderAsync } = await import('@resvg/resvg-js').catch((error: unknown) => {
+  const { Resvg } = await import('@resvg/resvg-js').catch((error: unknown) => {
     throw new TallymanError(
       'MISSING_PACKAGE',
       'Label images are drawn by resvg, whose program for this machine is not installed: dependencies were installed ' +
@@ -27,5 +27,5 @@ async function load(): Promise<Rasterize> {
       { cause: error, details: { package: '@resvg/resvg-js' } },
     );
   });
-  return (svg, options) => renderAsync(svg, { ...options, logLevel: 'off' });
+  return (svg, options) => new Resvg(svg, { ...options, logLevel: 'off' }).render();
 }

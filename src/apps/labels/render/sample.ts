@@ -14,5 +14,5 @@ export const sampleValues: Readonly<Record<string, string>> = {
 export const samplePromotion: Readonly<Record<string, string>> = {
   ...sampleValues,
   promoPrice: '1.29',
-  promoText: '-28 %',
+  promoUnitPrice: '1.29',
 };

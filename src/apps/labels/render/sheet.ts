@@ -42,7 +42,7 @@ export async function previewSheets(options: SheetOptions = {}): Promise<readonl
   const rasterize = await rasterizer();
   const sheets: Buffer[] = [];
   for (const svg of layOut(labels)) {
-    const image = await rasterize(svg, { background: '#fff', font: { loadSystemFonts: false } });
+    const image = rasterize(svg, { background: '#fff', font: { loadSystemFonts: false } });
     sheets.push(withResolution(image.asPng(), sheet.dpi));
   }
   return sheets;

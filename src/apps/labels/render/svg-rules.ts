@@ -1,7 +1,9 @@
+import { sizeOfImage } from './embedded-image.ts';
 import { TemplateError } from './errors.ts';
+import { checkDashedOutline, checkedAttribute } from './svg-attributes.ts';
 import type { XmlElement } from './xml.ts';
 
-/** The elements and attributes that a template may use. None can run, load or refer to anything outside the template. */
+/** The elements that a template may use. None can run, load or refer to anything outside the template. */
 const shapes = ['rect', 'circle', 'ellipse', 'line', 'polyline', 'polygon', 'path'];
 const text = ['text', 'tspan'];
 const groups = [
@@ -73,21 +75,17 @@ export function checkElement(element: XmlElement): readonly (readonly [string, s
       `<${name}> is not taken in a template${name.startsWith('tally-') ? '; there is tally-text, tally-price and tally-barcode' : ''}.`,
       { line },
     );
-  return [...element.attributes].filter(([attribute, value]) => {
-    if (attribute === 'tally-if' || attribute === 'tally-unless') return false;
-    checkAttribute(name, attribute, value, line);
-    return (
-      !attribute.includes(':') ||
-      attribute === 'xlink:href' ||
-      attribute === 'xmlns:xlink' ||
-      attribute === 'xml:space'
-    );
+  checkDashedOutline(name, element.attributes, line);
+  return [...element.attributes].flatMap(([attribute, value]) => {
+    if (attribute === 'tally-if' || attribute === 'tally-unless') return [];
+    const checked = checkedAttribute(name, attribute, value, line);
+    if (checked === undefined) return [];
+    checkReferences(name, attribute, checked, line);
+    return [[attribute, checked] as const];
   });
 }
 
-function checkAttribute(element: string, attribute: string, value: string, line: number): void {
-  if (/^on/i.test(attribute))
-    throw new TemplateError(`<${element}> has ${attribute}: a template cannot run anything.`, { line });
+function checkReferences(element: string, attribute: string, value: string, line: number): void {
   if (attribute === 'href' || attribute === 'xlink:href') {
     if (value.includes('{{'))
       throw new TemplateError(
@@ -109,33 +107,115 @@ function checkAttribute(element: string, attribute: string, value: string, line:
       );
 }
 
-/** Nested <use> elements can turn ten elements into a billion: count the result before anything is drawn. */
-export function checkUses(root: XmlElement, most: number): void {
+export interface CostLimits {
+  /** Elements that are drawn through <use>, masks and clip paths. */
+  readonly elements: number;
+  /** Pixels of all embedded images, each as often as it is drawn. */
+  readonly imagePixels: number;
+  /** Pixels of all layers: what has an opacity, a mask or a clip path is drawn by itself first. */
+  readonly layerPixels: number;
+}
+
+/**
+ * Counts what the renderer would draw, before anything is drawn: with <use>, masks and clip paths ten elements can become a
+ * billion, and an embedded image of a few kilobytes can have billions of pixels.
+ */
+export function checkCosts(
+  root: XmlElement,
+  panel: { readonly width: number; readonly height: number },
+  most: CostLimits,
+): void {
+  const all = elementsIn(root);
   const byId = new Map<string, XmlElement>();
-  const uses: XmlElement[] = [];
-  const walk = (element: XmlElement): void => {
+  for (const element of all) {
     const id = element.attributes.get('id');
     if (id !== undefined && !byId.has(id)) byId.set(id, element);
-    if (element.name === 'use') uses.push(element);
-    for (const child of element.children) if (typeof child !== 'string') walk(child);
-  };
-  walk(root);
-  let drawn = 0;
-  for (const use of uses) {
-    const reference = (use.attributes.get('href') ?? use.attributes.get('xlink:href') ?? '').slice(1);
-    const target = byId.get(reference);
-    if (!target)
-      throw new TemplateError(`<use> refers to #${reference}, which is not there.`, { line: use.line });
-    const inside = elementsIn(target);
-    if (inside.some(({ name }) => name === 'use' || name.startsWith('tally-')))
-      throw new TemplateError(
-        `<use> refers to #${reference}, which has <use> or a tally- element inside; write it out.`,
-        { line: use.line },
-      );
-    drawn += inside.length;
   }
-  if (drawn > most)
-    throw new TemplateError(`The <use> elements come to ${drawn} elements; ${most} are the most.`);
+  const cost = costOf(all);
+  let drawn = 0;
+  for (const element of all)
+    for (const target of targetsOf(element, byId)) {
+      const inside = elementsIn(target);
+      refuseNested(element, target, inside);
+      const more = costOf(inside);
+      drawn += inside.length;
+      cost.layers += more.layers;
+      cost.imagePixels += more.imagePixels;
+    }
+  if (drawn > most.elements)
+    throw new TemplateError(
+      `The <use> elements, masks and clip paths come to ${drawn} elements; ${most.elements} are the most.`,
+    );
+  if (cost.imagePixels > most.imagePixels)
+    throw new TemplateError(
+      `The images in the template come to ${cost.imagePixels} pixels; ${most.imagePixels} are the most.`,
+    );
+  const layers = Math.floor(most.layerPixels / (panel.width * panel.height));
+  if (cost.layers > layers)
+    throw new TemplateError(
+      `${cost.layers} elements have an opacity, a mask or a clip path; ${layers} are the most in this size.`,
+    );
+}
+
+/** What an element draws beside itself. */
+function targetsOf(element: XmlElement, byId: ReadonlyMap<string, XmlElement>): XmlElement[] {
+  const { attributes, name, line } = element;
+  const targets: XmlElement[] = [];
+  if (name === 'use') {
+    const reference = (attributes.get('href') ?? attributes.get('xlink:href') ?? '').slice(1);
+    const target = byId.get(reference);
+    if (!target) throw new TemplateError(`<use> refers to #${reference}, which is not there.`, { line });
+    targets.push(target);
+  }
+  for (const [attribute, value] of attributes)
+    if (attribute === 'mask' || attribute === 'clip-path' || attribute === 'style')
+      for (const [, reference = ''] of value.matchAll(/url\(\s*["']?#([^)"']*)/gi)) {
+        const target = byId.get(reference.trim());
+        if (target && (target.name === 'mask' || target.name === 'clipPath')) targets.push(target);
+      }
+  return targets;
+}
+
+/** What is referred to must not refer on: each step could double what is drawn. */
+function refuseNested(element: XmlElement, target: XmlElement, inside: readonly XmlElement[]): void {
+  const { line } = element;
+  const reference = target.attributes.get('id') ?? '';
+  if (inside.some(({ name }) => name === 'use' || name.startsWith('tally-')))
+    throw new TemplateError(
+      `<${element.name}> refers to #${reference}, which has <use> or a tally- element inside; write it out.`,
+      { line },
+    );
+  if (target.name !== 'mask' && target.name !== 'clipPath') return;
+  const isMasked = ({ attributes }: XmlElement): boolean =>
+    attributes.has('mask') ||
+    attributes.has('clip-path') ||
+    /(?:mask|clip-path)\s*:/i.test(attributes.get('style') ?? '');
+  if (inside.some(isMasked))
+    throw new TemplateError(`<${target.name}> #${reference} has a mask or a clip path inside.`, {
+      line: target.line,
+    });
+}
+
+function costOf(elements: readonly XmlElement[]): { layers: number; imagePixels: number } {
+  let [layers, imagePixels] = [0, 0];
+  for (const element of elements) {
+    const { attributes } = element;
+    if (
+      ['opacity', 'mask', 'clip-path'].some((name) => attributes.has(name)) ||
+      /(?:opacity|mask|clip-path)\s*:/i.test(attributes.get('style') ?? '')
+    )
+      layers += 1;
+    if (element.name === 'image') imagePixels += pixelsOf(element);
+  }
+  return { layers, imagePixels };
+}
+
+function pixelsOf({ attributes, line }: XmlElement): number {
+  const reference = attributes.get('href') ?? attributes.get('xlink:href');
+  if (reference === undefined) return 0;
+  const size = sizeOfImage(Buffer.from(reference.slice(reference.indexOf(',') + 1), 'base64'));
+  if (!size) throw new TemplateError('<image> has content that is neither a PNG nor a JPEG.', { line });
+  return size.width * size.height;
 }
 
 const elementsIn = (element: XmlElement): XmlElement[] => [

@@ -9,7 +9,7 @@ import {
   readPieces,
   type Slot,
 } from './placeholders.ts';
-import { checkElement, checkRoot, checkUses } from './svg-rules.ts';
+import { checkCosts, checkElement, checkRoot } from './svg-rules.ts';
 import { escapeXml, readXml, type XmlElement, type XmlNode } from './xml.ts';
 
 /** A parsed and valid template. */
@@ -33,7 +33,18 @@ interface Conditional {
 }
 
 /** More than any label design needs; anything larger is a mistake or an attack. */
-export const limits = { bytes: 256 * 1024, elements: 2000, side: 2000, pixels: 1_000_000 } as const;
+export const limits = {
+  bytes: 256 * 1024,
+  elements: 2000,
+  side: 2000,
+  pixels: 1_000_000,
+  imagePixels: 4_000_000,
+  layerPixels: 64_000_000,
+  /** Each takes milliseconds to encode. */
+  barcodes: 16,
+  /** Of the filled template: letters and bars are paths by then. */
+  filledBytes: 8 * 1024 * 1024,
+} as const;
 
 /**
  * Parses a template: SVG with `{{placeholders}}`, `tally-if`, and our elements. Throws TemplateError, with the line, for
@@ -48,7 +59,7 @@ export function readTemplate(svg: string): Template {
   const { width, height } = checkRoot(root, limits);
   const compiler = new Compiler();
   compiler.element(root);
-  checkUses(root, limits.elements);
+  checkCosts(root, { width, height }, limits);
   return {
     placeholders: [...compiler.names].sort(),
     width,
@@ -60,18 +71,23 @@ export function readTemplate(svg: string): Template {
 
 /** The template with its values, as complete SVG. */
 export function fillTemplate(template: Template, filling: Filling): string {
-  return fillParts(template.parts, filling);
+  return fillParts(template.parts, filling, { left: limits.filledBytes });
 }
 
-function fillParts(parts: readonly Part[], filling: Filling): string {
+function fillParts(parts: readonly Part[], filling: Filling, room: { left: number }): string {
   let svg = '';
   for (const part of parts) {
+    const before = svg.length;
     if (typeof part === 'string') svg += part;
     else if ('element' in part) svg += draw(part, filling);
     else if ('wanted' in part) {
       const filled = optionalValue(part.name, filling) !== '';
-      if (filled === (part.wanted === 'filled')) svg += fillParts(part.parts, filling);
+      if (filled === (part.wanted === 'filled')) svg += fillParts(part.parts, filling, room);
+      continue;
     } else svg += escapeXml(fillSlot(part, filling));
+    room.left -= svg.length - before;
+    if (room.left < 0)
+      throw new TemplateError(`The filled template has more than ${limits.filledBytes} characters.`);
   }
   return svg;
 }
@@ -84,6 +100,7 @@ class Compiler {
   /** Not required if a condition around it names it: without a value nothing is drawn. */
   readonly #known: string[] = [];
   #parts: Part[] = [];
+  #barcodes = 0;
 
   parts(): readonly Part[] {
     return this.#parts;
@@ -137,6 +154,11 @@ class Compiler {
   }
 
   #drawn(element: XmlElement, name: DrawnElement): void {
+    if (name === 'tally-barcode') this.#barcodes += 1;
+    if (this.#barcodes > limits.barcodes)
+      throw new TemplateError(`The template has more than ${limits.barcodes} barcodes.`, {
+        line: element.line,
+      });
     const known: readonly string[] = drawnElements[name];
     const attributes = new Map<string, readonly Piece[]>();
     for (const [attribute, value] of element.attributes) {

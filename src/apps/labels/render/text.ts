@@ -1,20 +1,15 @@
-import { bundledFont, type Font, type fontFiles } from './font.ts';
+import { bundledFont, type Font } from './font.ts';
+import { type LaidLine, layLine } from './layout.ts';
+import { type Lettering, snapBelow } from './lettering.ts';
 
-export type Weight = keyof typeof fontFiles;
+/** Invisible characters that would be drawn as a box: direction marks, variation selectors, joiners outside of Arabic. */
+const invisible =
+  /(?<![\u0600-\u08ff])[\u200c\u200d]|[\u200c\u200d](?![\u0600-\u08ff])|(?![\u00ad\u200c\u200d])\p{Default_Ignorable_Code_Point}|\p{Surrogate}/gu;
 
-export interface Lettering {
-  readonly size: number;
-  readonly weight: Weight;
-}
-
-/** Below this size letters start on whole pixels, so that the same letter always looks the same. */
-const snapBelow = 30;
-const ellipsis = '…';
-
-/** Invisible characters that would be drawn as a box: joiners, direction marks, variation selectors. */
-const invisible = /\p{Default_Ignorable_Code_Point}|\p{Surrogate}/gu;
-
-/** Text as it is drawn: accents joined with their letters, control characters gone, runs of blanks one blank. */
+/**
+ * Text as it is drawn: accents joined with their letters, control characters gone, runs of blanks one blank. Soft hyphens
+ * stay: they say where a line may end (lines.ts).
+ */
 export const drawable = (text: string): string =>
   text
     .normalize('NFC')
@@ -24,9 +19,37 @@ export const drawable = (text: string): string =>
     .replace(/[\p{Control}\p{Line_Separator}\p{Paragraph_Separator} ]+/gu, ' ')
     .trim();
 
+/** Most texts, found without a look at each letter; the bundled font has all of these. */
+const common = /^[\x20-\x7e\xa0-\xac\xae-\u0148\u014a-\u017e\u2010-\u2015\u2018-\u201e\u2026\u20ac]*$/;
+
+/** Whether the bundled font has every letter: then each is drawn as it stands, from left to right. */
+export function isPlain(text: string, weight: Lettering['weight']): boolean {
+  if (common.test(text)) return true;
+  const font = bundledFont(weight);
+  for (const character of text) if (!font.has(character.codePointAt(0) ?? 0)) return false;
+  return true;
+}
+
+const laid = new Map<string, LaidLine>();
+const mostLaid = 2000;
+
+/** Lines are measured many times before one is drawn. */
+function laidLine(text: string, lettering: Lettering): LaidLine {
+  const key = `${lettering.weight} ${lettering.size} ${lettering.language ?? ''} ${text}`;
+  let line = laid.get(key);
+  if (!line) {
+    line = layLine(text, lettering);
+    if (laid.size >= mostLaid) laid.clear();
+    laid.set(key, line);
+  }
+  return line;
+}
+
 const scaleOf = (font: Font, size: number): number => size / font.unitsPerEm;
 
-export function widthOf(text: string, { size, weight }: Lettering): number {
+export function widthOf(text: string, lettering: Lettering): number {
+  const { size, weight } = lettering;
+  if (!isPlain(text, weight)) return laidLine(text, lettering).width;
   const font = bundledFont(weight);
   const scale = scaleOf(font, size);
   let width = 0;
@@ -56,26 +79,37 @@ export function descentOf(text: string, { size, weight }: Lettering): number {
 
 /** Path data of one line, its baseline beginning at (x, y). */
 export function pathOf(text: string, lettering: Lettering, x: number, y: number): string {
-  const font = bundledFont(lettering.weight);
-  const scale = scaleOf(font, lettering.size);
-  const baseline = lettering.size < snapBelow ? Math.round(y) : y;
-  let pen = lettering.size < snapBelow ? Math.round(x) : x;
+  const { size, weight } = lettering;
+  const baseline = size < snapBelow ? Math.round(y) : y;
+  const start = size < snapBelow ? Math.round(x) : x;
+  const font = bundledFont(weight);
   let path = '';
+  if (!isPlain(text, weight)) {
+    for (const glyph of laidLine(text, lettering).glyphs) {
+      const shape = shapeOf(glyph.font, glyph.index, size);
+      if (shape !== '') path += `M${short(start + glyph.x)} ${short(baseline - glyph.y)}${shape}`;
+    }
+    return path;
+  }
+  const scale = scaleOf(font, size);
+  let pen = start;
   for (const character of text) {
-    const shape = shapeOf(font, character, lettering);
+    const shape = shapeOf(font, font.indexOf(character.codePointAt(0) ?? 0), size);
     if (shape !== '') path += `M${short(pen)} ${short(baseline)}${shape}`;
-    pen += advanceOf(font, character, scale, lettering.size);
+    pen += advanceOf(font, character, scale, size);
   }
   return path;
 }
 
-const shapes = new Map<string, string>();
+const shapes = new Map<Font, Map<string, string>>();
 const mostShapes = 20_000;
 
 /** A glyph as relative path data, which is the same wherever it stands. */
-function shapeOf(font: Font, character: string, { size, weight }: Lettering): string {
-  const key = `${weight}${size}${character}`;
-  let shape = shapes.get(key);
+function shapeOf(font: Font, index: number, size: number): string {
+  const ofFont = shapes.get(font) ?? new Map<string, string>();
+  shapes.set(font, ofFont);
+  const key = `${size} ${index}`;
+  let shape = ofFont.get(key);
   if (shape !== undefined) return shape;
   const scale = scaleOf(font, size);
   let [x, y] = [0, 0];
@@ -88,7 +122,7 @@ function shapeOf(font: Font, character: string, { size, weight }: Lettering): st
     return `${short(dx)} ${short(dy)}`;
   };
   shape = font
-    .glyph(character.codePointAt(0) ?? 0)
+    .glyphAt(index)
     .outline.map((command) => {
       if (command[0] === 'Z') {
         [x, y] = [startX, startY];
@@ -103,57 +137,10 @@ function shapeOf(font: Font, character: string, { size, weight }: Lettering): st
       return moved;
     })
     .join('');
-  if (shapes.size >= mostShapes) shapes.clear();
-  shapes.set(key, shape);
+  if (ofFont.size >= mostShapes) ofFont.clear();
+  ofFont.set(key, shape);
   return shape;
 }
 
 const round = (value: number): number => Math.round(value * 1000) / 1000;
 const short = (value: number): string => String(round(value));
-
-/** Breaks text into at most `most` lines no wider than `width`; what does not fit ends in an ellipsis. */
-export function breakLines(
-  text: string,
-  lettering: Lettering,
-  width: number,
-  most: number,
-): readonly string[] {
-  const fits = (line: string) => widthOf(line, lettering) <= width;
-  const lines: string[] = [];
-  let rest = text;
-  while (rest !== '') {
-    if (fits(rest)) return [...lines, rest];
-    if (lines.length === most - 1) return [...lines, shortened(rest, fits)];
-    const end = breakAt(rest, fits);
-    lines.push(rest.slice(0, end).trimEnd());
-    rest = rest.slice(end).trimStart();
-  }
-  return lines;
-}
-
-/** The last place where the line may end: after a blank, hyphen or slash, else within the word. A % stays with its number. */
-function breakAt(text: string, fits: (line: string) => boolean): number {
-  let best = 0;
-  for (const found of text.matchAll(/ (?!%)|[-–/](?=\S)/g)) {
-    const end = found.index + (found[0] === ' ' ? 0 : 1);
-    if (!fits(text.slice(0, end))) break;
-    best = end;
-  }
-  return best > 0 ? best : longestStart(text, fits);
-}
-
-/** At least one character, or the loop would never end. */
-function longestStart(text: string, fits: (line: string) => boolean): number {
-  let end = 0;
-  for (const character of text) {
-    if (end > 0 && !fits(text.slice(0, end + character.length))) break;
-    end += character.length;
-  }
-  return end;
-}
-
-function shortened(text: string, fits: (line: string) => boolean): string {
-  const end = longestStart(text, (start) => fits(start.trimEnd() + ellipsis));
-  const kept = text.slice(0, end).replace(/[\s,;:./–-]+$/, '');
-  return fits(kept + ellipsis) ? kept + ellipsis : '';
-}

@@ -24,8 +24,34 @@ export function escapeXml(text: string): string {
     .replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 }
 
-/** Comments and CDATA may hold any &; elsewhere it begins a reference, which ends with ; soon. */
-const looseAmpersand = /<!--[\s\S]*?-->|<!\[CDATA\[[\s\S]*?\]\]>|&(?![^\s;&<]{1,40};)\S{0,40}/g;
+/** An & that begins no reference: a reference ends with ; soon. */
+const looseAmpersand = /&(?![^\s;&<]{1,40};)\S{0,40}/y;
+/** What may hold any &, and what ends it. */
+const unparsed = [
+  ['<!--', '-->'],
+  ['<![CDATA[', ']]>'],
+] as const;
+
+/** The first & that begins no reference, outside of comments and CDATA. Looks at each character once. */
+function findLooseAmpersand(source: string): { readonly text: string; readonly index: number } | undefined {
+  for (let at = 0; at < source.length; ) {
+    const block = unparsed.find(([begin]) => source.startsWith(begin, at));
+    if (block) {
+      const end = source.indexOf(block[1], at + block[0].length);
+      // It never ends: the parser says so.
+      if (end < 0) return undefined;
+      at = end + block[1].length;
+      continue;
+    }
+    looseAmpersand.lastIndex = at;
+    const found = source[at] === '&' ? looseAmpersand.exec(source) : null;
+    if (found) return { text: found[0], index: at };
+    const next = /[&<]/g;
+    next.lastIndex = at + 1;
+    at = next.exec(source)?.index ?? source.length;
+  }
+  return undefined;
+}
 
 /** Reads a document into its root element; throws TemplateError with the line of what is wrong. */
 export function readXml(source: string, maxElements: number): XmlElement {
@@ -57,8 +83,8 @@ class Reader {
     const foreign = this.#source.search(forbidden);
     if (foreign >= 0) fail('a character that XML cannot hold', this.#lineAt(foreign));
     // The parser would look for the ; to the end of the document.
-    for (const { 0: found, index } of this.#source.matchAll(looseAmpersand))
-      if (found.startsWith('&')) fail(`${found} is not known; write &amp; for &`, this.#lineAt(index));
+    const loose = findLooseAmpersand(this.#source);
+    if (loose) fail(`${loose.text} is not known; write &amp; for &`, this.#lineAt(loose.index));
     const parser = this.#parser;
     parser.on('error', ({ message }) => this.#malformed(message.replace(/^\d+:\d+: /, '')));
     parser.on('doctype', () => this.#fail(noDoctype));

@@ -1,20 +1,26 @@
 import { z } from 'zod';
+import { pageByName } from '../../../engine/paging.ts';
 import { given } from '../../../given.ts';
 import { operators, readers } from '../../../host/roles.ts';
-import { id, page, pageOf, route, text } from '../../../host/route.ts';
+import { id, page, pageByNames, pageOf, route, text } from '../../../host/route.ts';
 import {
+  type BuiltInTemplate,
   type LabelTemplate,
+  listBuiltIns,
   listLabelTypes,
   listTemplates,
   palettes,
+  previewBuiltIn,
   previewTemplate,
   putLabelType,
   putTemplate,
   removeLabelType,
   removeTemplate,
+  requireBuiltIn,
+  requireSvg,
   requireTemplate,
 } from '../index.ts';
-import { changeOf, wakes } from './stores.ts';
+import { changeOf } from './stores.ts';
 
 const typeShape = z.object({
   id,
@@ -41,6 +47,22 @@ const templateJson = ({ id, name, version, changedAt, pages }: LabelTemplate) =>
   pages,
 });
 
+const builtInShape = z.object({
+  name: z.string(),
+  width: z.number(),
+  height: z.number(),
+  palettes: z.array(z.enum(palettes)),
+  placeholders: z.array(z.string()),
+});
+
+const builtInJson = ({ name, width, height, palettes, placeholders }: BuiltInTemplate) => ({
+  name,
+  width,
+  height,
+  palettes: [...palettes],
+  placeholders: [...placeholders],
+});
+
 const byName = z.strictObject({ name: text(64) });
 
 export const labelDesignRoutes = [
@@ -50,8 +72,13 @@ export const labelDesignRoutes = [
     action: 'label_types.list',
     summary: 'Sorts of labels, by name',
     roles: readers,
-    response: z.object({ items: z.array(typeShape) }),
-    handle: async ({ scope }) => ({ items: await listLabelTypes(scope, scope.tenantId) }),
+    query: z.strictObject(pageByNames),
+    response: pageOf(typeShape),
+    handle: async ({ scope, query }) => {
+      const all = await listLabelTypes(scope, scope.tenantId);
+      const found = pageByName(all, ({ name }) => name, given(query));
+      return { items: found.items, next_cursor: found.nextCursor };
+    },
   }),
   route({
     method: 'PUT',
@@ -66,7 +93,6 @@ export const labelDesignRoutes = [
       palette: z.enum(palettes),
       pages: z.int().min(1).max(16).optional(),
     }),
-    wakes,
     response: typeShape,
     handle: (call) => {
       const { pages, ...panel } = call.body;
@@ -83,6 +109,53 @@ export const labelDesignRoutes = [
     status: 204,
     response: z.null(),
     handle: (call) => removeLabelType(changeOf(call), call.params.name),
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/built-in-templates',
+    action: 'built_in_templates.list',
+    summary: 'Templates that come with Tallyman: labels without a template of yours show that of their size',
+    roles: readers,
+    query: z.strictObject(pageByNames),
+    response: pageOf(builtInShape),
+    handle: async ({ query }) => {
+      const found = pageByName(listBuiltIns(), ({ name }) => name, given(query));
+      return { items: found.items.map(builtInJson), next_cursor: found.nextCursor };
+    },
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/built-in-templates/:name',
+    action: 'built_in_templates.show',
+    summary: 'One of them, with its text; of any size, such as built-in-250x122',
+    roles: readers,
+    params: byName,
+    response: builtInShape.extend({ svg: z.string() }),
+    handle: async ({ params }) => {
+      const { svg, ...template } = requireBuiltIn(params.name);
+      return { ...builtInJson(template), svg };
+    },
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/built-in-templates/:name/preview',
+    action: 'built_in_templates.preview',
+    summary: 'One of them filled with a sample product, as image/png',
+    roles: readers,
+    params: byName,
+    query: z.strictObject({
+      palette: z.enum(palettes).default('bw'),
+      promotion: z.enum(['true', 'false']).default('false'),
+    }),
+    produces: 'image/png',
+    response: z.unknown(),
+    handle: async ({ scope, params, query }) =>
+      (
+        await previewBuiltIn(scope, scope.tenantId, params.name, {
+          palette: query.palette,
+          promotion: query.promotion === 'true',
+        })
+      ).png,
   }),
   route({
     method: 'GET',
@@ -104,10 +177,16 @@ export const labelDesignRoutes = [
     summary: 'Make a template, or its next version; labels that show it get new images',
     roles: operators,
     params: byName,
-    body: z.strictObject({ svg: text(1024 * 1024) }),
-    wakes,
+    body: z.union([
+      z.strictObject({ svg: text(1024 * 1024) }),
+      z.strictObject({ copy_of: text(64).describe('A template, built-in or of your own') }),
+    ]),
     response: templateShape,
-    handle: async (call) => templateJson(await putTemplate(changeOf(call), call.params.name, call.body.svg)),
+    handle: async (call) => {
+      const { scope, params, body } = call;
+      const svg = 'svg' in body ? body.svg : await requireSvg(scope, scope.tenantId, body.copy_of);
+      return templateJson(await putTemplate(changeOf(call), params.name, svg));
+    },
   }),
   route({
     method: 'GET',

@@ -15,7 +15,7 @@ import {
   resync,
   unassign,
 } from '../index.ts';
-import { changeOf, wakes } from './stores.ts';
+import { changeOf } from './stores.ts';
 
 const labelShape = z.object({
   id,
@@ -28,7 +28,8 @@ const labelShape = z.object({
   created_at: z.string(),
 });
 
-const labelJson = (label: Label) => ({
+/** A label as the API and `--json` show it. */
+export const labelJson = (label: Label) => ({
   id: label.id,
   mac: label.mac,
   store: label.store,
@@ -67,6 +68,15 @@ const pageJson = (shown: LabelPage) => ({
   error: shown.error,
 });
 
+/** The same, with its pages. */
+export const labelWithPagesJson = ({
+  pages,
+  ...label
+}: Label & { readonly pages: readonly LabelPage[] }) => ({
+  ...labelJson(label),
+  pages: pages.map(pageJson),
+});
+
 const byMac = z.strictObject({ mac: text(64) });
 const pageNumber = z.coerce.number().int().min(1).max(16);
 
@@ -101,7 +111,6 @@ export const labelRoutes = [
         .min(1)
         .max(1000),
     }),
-    wakes,
     response: z.object({ added: z.number(), changed: z.number() }),
     handle: (call) => putLabels(changeOf(call), call.body.labels),
   }),
@@ -113,10 +122,8 @@ export const labelRoutes = [
     roles: readers,
     params: byMac,
     response: labelShape.extend({ pages: z.array(pageShape) }),
-    handle: async ({ scope, params }) => {
-      const { pages, ...label } = await requireLabel(scope, scope.tenantId, params.mac);
-      return { ...labelJson(label), pages: pages.map(pageJson) };
-    },
+    handle: async ({ scope, params }) =>
+      labelWithPagesJson(await requireLabel(scope, scope.tenantId, params.mac)),
   }),
   route({
     method: 'DELETE',
@@ -150,7 +157,6 @@ export const labelRoutes = [
     roles: operators,
     params: byMac,
     status: 202,
-    wakes,
     response: z.object({ labels: z.number() }),
     handle: async (call) => ({ labels: await resync(changeOf(call), { macs: [call.params.mac] }) }),
   }),
@@ -162,7 +168,6 @@ export const labelRoutes = [
     roles: producers,
     params: z.strictObject({ mac: text(64), page: pageNumber }),
     status: 204,
-    wakes,
     response: z.null(),
     handle: async (call) => {
       await unassign(changeOf(call), [call.params]);
@@ -181,14 +186,19 @@ export const labelRoutes = [
             mac: text(64),
             page: z.int().min(1).max(16).default(1),
             sku: text(64),
-            template: text(64),
+            template: text(64).optional().describe("Default: the built-in one of the label's size"),
           }),
         )
         .min(1)
         .max(1000),
     }),
-    wakes,
     response: z.object({ labels: z.number().describe('Labels that get a new image') }),
-    handle: async (call) => ({ labels: await assign(changeOf(call), call.body.assignments) }),
+    handle: async (call) => {
+      const assignments = call.body.assignments.map(({ template, ...of }) => ({
+        ...of,
+        ...given({ template }),
+      }));
+      return { labels: await assign(changeOf(call), assignments) };
+    },
   }),
 ];

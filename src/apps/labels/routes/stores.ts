@@ -1,14 +1,17 @@
 import { z } from 'zod';
 import { given } from '../../../given.ts';
+import { settingsOf } from '../../../host/app.ts';
 import { admins, operators, producers, readers } from '../../../host/roles.ts';
 import { type Call, id, page, pageOf, route, text } from '../../../host/route.ts';
+import { checkUrl } from '../../../network/url.ts';
+import { labelsKeys } from '../config.ts';
+import { gatewayPolicies } from '../gateways/index.ts';
 import { aimsSettings, openEPaperLinkSettings } from '../gateways/settings.ts';
 import {
   listProducts,
   listStores,
   type Product,
   productsIn,
-  pushQueue,
   putProducts,
   putStore,
   removeProducts,
@@ -27,9 +30,8 @@ export const changeOf = ({
   tx: scope,
   tenantId: scope.tenantId,
   correlationId,
+  drawsOutside: true,
 });
-
-export const wakes = [pushQueue] as const;
 
 const storeShape = z.object({
   id,
@@ -131,10 +133,14 @@ export const storeRoutes = [
       locale: text(35).nullable().optional(),
       gateway: gateway.optional(),
     }),
-    wakes,
     response: storeShape,
     handle: async (call) => {
       const { name, latest_only, currency, locale, gateway } = call.body;
+      if (gateway)
+        checkUrl(
+          gateway.url,
+          gatewayPolicies(settingsOf(labelsKeys, call.services.host.config))(call.caller.tenantId),
+        );
       const store = await putStore(changeOf(call), call.services.host.secrets, {
         code: call.params.code,
         ...given({ name, latestOnly: latest_only, currency, locale }),
@@ -172,7 +178,6 @@ export const storeRoutes = [
     roles: operators,
     params: byCode,
     status: 202,
-    wakes,
     response: z.object({ labels: z.number() }),
     handle: async (call) => ({ labels: await resync(changeOf(call), { store: call.params.code }) }),
   }),
@@ -203,7 +208,7 @@ export const storeRoutes = [
       z.strictObject({ products: z.array(product).min(1).max(1000) }),
       z.string().min(1).describe('text/csv'),
     ]),
-    wakes,
+    consumes: ['text/csv'],
     response: z.object({
       made: z.number(),
       changed: z.number(),

@@ -47,9 +47,19 @@ export async function askGateways(options: AskOptions, signal: AbortSignal): Pro
 /**
  * Takes the pages that are due, for this process. For others they are due again in a minute: so no page is asked about
  * twice, and after a crash another process takes over. Relies on pages_to_ask.
+ *
+ * One process takes at a time. Otherwise one that looks while another commits would lock the very pages that the other
+ * has just taken, and the other's verdicts would skip them as locked.
  */
-async function takeDue(database: Database): Promise<DuePage[]> {
-  const { rows } = await database.query<DuePage>(
+function takeDue(database: Database): Promise<DuePage[]> {
+  return database.transaction(async (tx) => {
+    await tx.query(`select pg_advisory_xact_lock(hashtext('labels.take_due'))`);
+    return selectDue(tx);
+  });
+}
+
+async function selectDue(tx: Queryable): Promise<DuePage[]> {
+  const { rows } = await tx.query<DuePage>(
     `with due as (
        select g.label_id, g.page from labels.pages g where g.ask_at <= now()
         order by g.ask_at limit ${batchSize} for no key update skip locked

@@ -1,6 +1,7 @@
 import type { Queryable } from '../../../engine/database/database.ts';
 import { TenantDatabase } from '../../../engine/database/tenant.ts';
 import { messageOf } from '../../../engine/errors.ts';
+import { withWorkOutside } from '../../../engine/outside-transaction.ts';
 import type { LabelReport } from '../gateways/index.ts';
 import { resyncLabels } from '../labels.ts';
 import type { AskOptions } from './ask.ts';
@@ -47,15 +48,15 @@ async function checkStore(options: AskOptions, store: StoreGateway, signal: Abor
   const tenant = new TenantDatabase(options.database, store.tenantId);
   let found = 0;
   for (let after = ''; ; ) {
-    const macs = await macsOf(tenant, store.storeId, after);
+    const { macs, askedAt } = await macsOf(tenant, store.storeId, after);
     if (macs.length === 0) return found;
     after = macs.at(-1) ?? '';
     const reports = await gateways.of(store).report(macs, signal);
     await saveSightings(tenant, store, reports);
     const byMac = new Map(reports.map((report) => [report.mac, report]));
     for (let first = 0; first < macs.length; first += batchSize) {
-      // Read after the gateway was asked: an image pushed in between waits to be shown, and is skipped.
-      const pages = await pagesOf(tenant, store.storeId, macs.slice(first, first + batchSize));
+      const some = macs.slice(first, first + batchSize);
+      const pages = await pagesOf(tenant, store.storeId, { macs: some, askedAt });
       const drifted = pages.filter((page) => !page.isLeftAlone && hasDrifted(page, byMac.get(page.mac)));
       if (drifted.length > 0) await pushAgain(tenant, drifted);
       for (const _ of drifted) observer.drifted();
@@ -65,26 +66,38 @@ async function checkStore(options: AskOptions, store: StoreGateway, signal: Abor
   }
 }
 
-/** Relies on labels_of_store. */
-async function macsOf(on: Queryable, storeId: string, after: string): Promise<string[]> {
-  const { rows } = await on.query<{ mac: string }>(
-    `select l.mac from labels.labels l
+/** `askedAt`: the time by the database's clock, which also dates accepted images. Relies on labels_of_store. */
+async function macsOf(
+  on: Queryable,
+  storeId: string,
+  after: string,
+): Promise<{ readonly macs: readonly string[]; readonly askedAt: string }> {
+  const { rows } = await on.query<{ mac: string; askedAt: string }>(
+    `select l.mac, clock_timestamp()::text as "askedAt" from labels.labels l
       where l.store_id = $1 and l.mac > $2 and exists (select 1 from labels.pages g where g.label_id = l.id)
       order by l.mac limit ${asked}`,
     [storeId, after],
   );
-  return rows.map(({ mac }) => mac);
+  return { macs: rows.map(({ mac }) => mac), askedAt: rows.at(-1)?.askedAt ?? '' };
 }
 
-async function pagesOf(on: Queryable, storeId: string, macs: readonly string[]): Promise<LabelPage[]> {
+/**
+ * Without those whose image was accepted since the gateway was asked: its report is about the image before, also where the
+ * new one is known to be shown by now.
+ */
+async function pagesOf(
+  on: Queryable,
+  storeId: string,
+  { macs, askedAt }: { readonly macs: readonly string[]; readonly askedAt: string },
+): Promise<LabelPage[]> {
   const { rows } = await on.query<LabelPage>(
     `select g.label_id as "labelId", l.mac, g.page, g.state, g.wanted_job as "wantedJob",
             g.accepted_job as "acceptedJob", g.accepted_hash as "acceptedHash",
             tallyman.job_exists(g.wanted_job) as "isPending",
             coalesce(g.drift_after > now(), false) as "isLeftAlone"
        from labels.labels l join labels.pages g on g.label_id = l.id
-      where l.store_id = $1 and l.mac = any ($2)`,
-    [storeId, macs],
+      where l.store_id = $1 and l.mac = any ($2) and (g.accepted_at is null or g.accepted_at < $3::timestamptz)`,
+    [storeId, macs, askedAt],
   );
   return rows;
 }
@@ -93,8 +106,10 @@ async function pushAgain(tenant: TenantDatabase, pages: readonly LabelPage[]): P
   const { tenantId } = tenant;
   const ids = [...new Set(pages.map(({ labelId }) => labelId))];
   const drifted = new Set(pages.map(({ labelId, page }) => `${labelId} ${page}`));
-  await tenant.transaction(async (tx) => {
-    await resyncLabels({ tx, tenantId }, ids, ({ labelId, page }) => drifted.has(`${labelId} ${page}`));
+  const within = async (tx: Queryable): Promise<void> => {
+    await resyncLabels({ tx, tenantId, drawsOutside: true }, ids, ({ labelId, page }) =>
+      drifted.has(`${labelId} ${page}`),
+    );
     await tx.query(
       `update labels.pages g
           set drifts = least(g.drifts + 1, 1000), drift_after = now() + labels.drift_pause(g.drifts + 1)
@@ -102,7 +117,8 @@ async function pushAgain(tenant: TenantDatabase, pages: readonly LabelPage[]): P
         where g.label_id = u.label_id and g.page = u.page`,
       [pages.map(({ labelId }) => labelId), pages.map(({ page }) => page)],
     );
-  });
+  };
+  await withWorkOutside(() => tenant.transaction(within));
 }
 
 /** Stores battery and last contact if they are new. Skips labels that are being changed. */

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Database } from '../../../engine/database/database.ts';
 import { type AnyKind, type Backoff, defineKind } from '../../../engine/jobs/kind.ts';
 import type { NewSchedule } from '../../../engine/schedules/schedules.ts';
-import type { LabelTask } from '../changes/tasks.ts';
+import { type LabelTask, pushQueue } from '../changes/tasks.ts';
 import { laneOf } from '../mac.ts';
 import { checkDrift } from './drift.ts';
 import type { Gateways } from './gateways.ts';
@@ -20,8 +20,6 @@ export interface LabelKindsOptions {
   readonly backoff?: Backoff;
 }
 
-/** The queue of changes. */
-export const pushQueue = 'labels';
 /** A separate queue: the drift check runs however many changes wait. */
 const checkQueue = 'label-checks';
 const driftKind = 'labels.drift';

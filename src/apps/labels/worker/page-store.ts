@@ -101,14 +101,14 @@ export async function forgetAccepted(on: Queryable, label: string, page: number)
 /**
  * Records that the task is given up, but only while the task exists: a worker that lost its lease must not overwrite what
  * another has done since. The task is locked first, so that it cannot end meanwhile. Pages that another transaction has
- * locked are left to that transaction.
+ * locked are not waited for, because that one may wait for the task: they are returned, to be tried again.
  */
 export async function saveFailed(
   tx: Queryable,
   task: { readonly label: string; readonly job: string; readonly pages: readonly number[] },
   error: string,
-): Promise<void> {
-  if (!(await lockJob(tx, { id: task.job }))) return;
+): Promise<readonly number[]> {
+  if (!(await lockJob(tx, { id: task.job }))) return [];
   const failed = await tx.query<{ labelId: string; page: number }>(
     `update labels.pages g set state = 'failed', error = $4, ask_at = null
       where (g.label_id, g.page) in (
@@ -118,4 +118,10 @@ export async function saveFailed(
     [task.label, task.pages, task.job, error.slice(0, 2000)],
   );
   await tell(tx, failed.rows);
+  const { rows } = await tx.query<{ page: number }>(
+    `select p.page from labels.pages p
+      where p.label_id = $1 and p.page = any ($2) and p.wanted_job <= $3 and p.page <> all ($4)`,
+    [task.label, task.pages, task.job, failed.rows.map(({ page }) => page)],
+  );
+  return rows.map(({ page }) => page);
 }

@@ -1,7 +1,16 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { TenantDatabase } from '../../../engine/database/tenant.ts';
-import { LeaseLostError, messageOf, PermanentError, RetryLater } from '../../../engine/errors.ts';
+import {
+  LeaseLostError,
+  messageOf,
+  PermanentError,
+  RetryLater,
+  TallymanError,
+} from '../../../engine/errors.ts';
 import type { JobContext } from '../../../engine/jobs/context.ts';
 import type { Logger } from '../../../engine/logger.ts';
+import { withWorkOutside } from '../../../engine/outside-transaction.ts';
+import { exponentialMs } from '../../../engine/resilience/backoff.ts';
 import { type LabelTask, type PageSnapshot, readDesigns } from '../changes/tasks.ts';
 import { images } from '../images.ts';
 import { resyncLabels } from '../labels.ts';
@@ -28,6 +37,11 @@ export interface PusherOptions {
 }
 
 const mostDesigns = 500;
+/** How often pages are tried that another transaction has locked, and how long in between: ten seconds in all. */
+const mostTries = 25;
+const lockedPages = { minMs: 10, maxMs: 500 };
+/** How long a task waits if too many images of its tenant wait already. */
+const busyMs = 2000;
 
 /**
  * Runs one task for a label: renders, pushes what the gateway does not have, and records that in the commit that completes
@@ -129,8 +143,10 @@ export class Pusher {
   ): Promise<LabelImage> {
     const svg = template === null ? null : await this.#design(tenant, template);
     try {
-      return await images.render({ svg, values, panel: task.panel });
+      return await images.render(tenant.tenantId, { svg, values, panel: task.panel });
     } catch (error) {
+      if (error instanceof TallymanError && error.code === 'LABELS_BUSY')
+        throw new RetryLater(busyMs, error.message, { isFree: true });
       if (!(error instanceof TemplateError)) throw error;
       throw new PermanentError(error.code, error.message, { cause: error });
     }
@@ -153,22 +169,32 @@ export class Pusher {
     if (isLeaseLost(error, context)) throw error;
     const isLast = error instanceof PermanentError || context.attempt >= context.maxAttempts;
     this.#options.observer.pushed(isLast ? 'failed' : 'retried');
-    if (isLast)
-      await context.tenant.transaction((tx) =>
-        saveFailed(
-          tx,
-          { label: task.label, job: context.id, pages: task.pages.map(({ page }) => page) },
-          messageOf(error),
-        ),
-      );
+    if (isLast) await this.#recordFailure(task, context, messageOf(error));
     throw error;
+  }
+
+  /**
+   * Again while another transaction has the pages: one that only looks for due pages would otherwise cost the label its
+   * state. A change raises `wanted_job`, and then there is nothing to record.
+   */
+  async #recordFailure(task: LabelTask, { id: job, tenant, signal }: JobContext, why: string): Promise<void> {
+    let pages: readonly number[] = task.pages.map(({ page }) => page);
+    for (let tries = 0; tries < mostTries; tries += 1) {
+      pages = await tenant.transaction((tx) => saveFailed(tx, { label: task.label, job, pages }, why));
+      if (pages.length === 0 || signal.aborted) return;
+      await sleep(exponentialMs(tries, lockedPages));
+    }
   }
 
   /** What this worker pushed, or was pushing, may reach the gateway after another worker's newer push. */
   async #pushAgain(task: LabelTask, context: JobContext): Promise<void> {
     const { tenantId, tenant, correlationId } = context;
     try {
-      await tenant.transaction((tx) => resyncLabels({ tx, tenantId, correlationId }, [task.label]));
+      await withWorkOutside(() =>
+        tenant.transaction((tx) =>
+          resyncLabels({ tx, tenantId, correlationId, drawsOutside: true }, [task.label]),
+        ),
+      );
     } catch (error) {
       this.#options.logger.warn(
         { mac: task.mac, error: messageOf(error) },

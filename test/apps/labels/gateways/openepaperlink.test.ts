@@ -30,13 +30,13 @@ describe('OpenEPaperLink', () => {
   });
 
   it('LBL-7 one upload at a time: those in line do not run out of time, and may leave it', async () => {
-    await using simulator = await startLabelSimulator({ latency: { minMs: 120, maxMs: 120 } });
-    await using gateway = gatewayFor(openEPaperLink(simulator, 1200));
+    await using simulator = await startLabelSimulator({ latency: { minMs: 300, maxMs: 300 } });
+    await using gateway = gatewayFor(openEPaperLink(simulator, 5000));
     const image = await imageOf('1');
     const giveUp = new AbortController();
     const first = gateway.push({ mac, page: 1, image }, whole);
     const leaves = gateway.push({ mac, page: 1, image }, giveUp.signal);
-    // Two seconds of uploads against a limit of 1.2 for each.
+    // More than five seconds of uploads against a limit of five for each.
     const rest = Array.from({ length: 16 }, () => gateway.push({ mac, page: 1, image }, whole));
     giveUp.abort(new Error('gone'));
     await expect(leaves).rejects.toThrow('gone');

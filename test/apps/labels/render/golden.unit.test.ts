@@ -40,6 +40,27 @@ function compare(image: LabelImage, name: string): void {
 }
 
 const values = { plain: sampleValues, promotion: samplePromotion };
+const scripts = {
+  arabic: { ...samplePromotion, name: 'حليب كامل الدسم 3.8% (زجاجة) Cola', currency: 'SAR', locale: 'ar-SA' },
+  chinese: { ...sampleValues, name: '有机全脂鲜牛奶 3.8% 玻璃瓶装 1升', currency: 'CNY', locale: 'zh-CN' },
+  hebrew: { ...sampleValues, name: 'חלב טרי מלא 3.8% בבקבוק', currency: 'ILS', locale: 'he-IL' },
+  japanese: {
+    ...sampleValues,
+    ...{ name: '有機牛乳 ガラス瓶入り（北海道産）', price: '298', unitPrice: '298' },
+    ...{ currency: 'JPY', locale: 'ja-JP', unit: '本' },
+  },
+  korean: {
+    ...sampleValues,
+    ...{
+      name: '유기농 전지 우유 유리병',
+      price: '3980',
+      unitPrice: '3980',
+      currency: 'KRW',
+      locale: 'ko-KR',
+    },
+  },
+  german: { ...samplePromotion, name: 'Donaudampfschifffahrtskapitänsmütze', promoText: 'Nur heute -28 %' },
+};
 
 describe('Golden images', () => {
   for (const { width, height } of standardSizes)
@@ -50,6 +71,12 @@ describe('Golden images', () => {
           const image = await renderLabel(readTemplate(builtInTemplate(panel)), filling, panel);
           compare(image, `${width}x${height}-${palette}-${name}`);
         });
+
+  for (const [name, filling] of Object.entries(scripts))
+    it(`LBL-11 the built-in label in ${name}`, async () => {
+      const panel: Panel = { width: 200, height: 200, palette: 'bwr' };
+      compare(await renderLabel(readTemplate(builtInTemplate(panel)), filling, panel), `200x200-bwr-${name}`);
+    });
 
   it("LBL-6 every element: SVG's own text, shapes, clips, an image, all sorts of barcodes", async () => {
     const dot =

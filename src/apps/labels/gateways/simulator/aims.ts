@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { hashOf } from '../../render/pixels.ts';
 import { decodePng } from '../../render/png.ts';
@@ -6,6 +6,7 @@ import { json, Refused, type Reply } from './exchange.ts';
 import { type SimulatedLabel, type SimulatedLabels, shownOn, statusOf } from './labels.ts';
 import type { SimulatorSettings } from './settings.ts';
 
+/** Answers have the fields and spellings of SoluM's public API document (`aims-saas-api-full.yaml`). */
 const refused = (status: number, message: string): Refused =>
   new Refused(json({ responseCode: `${status}`, responseMessage: message }, status));
 
@@ -36,13 +37,18 @@ export class Tokens {
     this.#until.set(token, Date.now() + settings.tokenSeconds * 1000);
     return json({
       responseCode: '200',
-      responseMessage: { access_token: token, token_type: 'Bearer', expires_in: settings.tokenSeconds },
+      responseMessage: {
+        access_token: token,
+        token_type: 'Bearer',
+        expires_in: settings.tokenSeconds,
+        refresh_token: randomBytes(24).toString('base64url'),
+      },
     });
   }
 
   check(authorization: string | undefined): void {
     const until = this.#until.get(authorization?.replace(/^Bearer /, '') ?? '') ?? 0;
-    if (Date.now() >= until) throw refused(401, 'the token is not known or no longer valid');
+    if (Date.now() >= until) throw refused(401, 'Unauthorized');
   }
 }
 
@@ -64,26 +70,30 @@ export interface ReadPush {
 export function readPush(query: URLSearchParams, body: Buffer): ReadPush {
   checkStore(query);
   const push = imagePush.safeParse(parsed(body));
-  if (!push.success) throw refused(405, `Parameter is Invalid: ${z.prettifyError(push.error)}`);
+  if (!push.success) throw refused(405, `Parameter is invalid: ${z.prettifyError(push.error)}`);
   const { labelCode: mac, page, image } = push.data;
   const content = Buffer.from(image, 'base64');
   try {
     const { pixels, panel } = decodePng(content);
     return { mac, page, content, type: 'image/png', hash: hashOf(pixels, panel) };
   } catch {
-    throw refused(405, 'Parameter is Invalid: image is not a PNG of a label');
+    throw refused(405, 'Parameter is invalid: image is not a PNG of a label');
   }
 }
 
-export const pushAccepted = (): Reply => json({ responseCode: '200', responseMessage: 'SUCCESS' });
+export const pushAccepted = (): Reply =>
+  json({ customBatchId: randomUUID(), responseCode: '200', responseMessage: 'SUCCESS' });
 export const pushRefused = (mac: string): Refused => refused(405, `label ${mac} is not known`);
+
+/** The document speaks of 10, 20, … 500 rows a page. */
+const mostRows = 500;
 
 export function listLabels(labels: SimulatedLabels, query: URLSearchParams): Reply {
   checkStore(query);
   const wanted = query.get('label');
   const page = Number(query.get('page') ?? 0);
-  const size = Math.min(Number(query.get('size') ?? 100), 1000);
-  const all = wanted === null ? labels.all() : [labels.get(wanted)].filter((label) => label !== undefined);
+  const size = Math.min(Number(query.get('size') ?? 10), mostRows);
+  const all = wanted === null ? labels.byMac() : [labels.get(wanted)].filter((label) => label !== undefined);
   const rows = all.slice(page * size, (page + 1) * size);
   if (rows.length === 0) return { status: 204, body: '' };
   return json({
@@ -99,16 +109,21 @@ function row(label: SimulatedLabel, now: number): object {
   );
   return {
     labelCode: label.mac,
-    status: statusOf(label, now),
+    updateStatus: statusOf(label, now),
+    articleList: [],
+    // In UTC, without saying so.
+    lastResponsetime: `${new Date(now).toISOString().slice(0, -1).replace('T', ' ')}000`,
     battery: 'GOOD',
-    lastResponseTime: new Date(now).toISOString(),
+    batteryLevel: 'FF',
+    signal: 'EXCELLENT',
+    networkStatus: true,
     imageHashes: Object.fromEntries(shown),
   };
 }
 
 function checkStore(query: URLSearchParams): void {
-  if (!query.get('company')) throw refused(403, 'Company Invalid');
-  if (!query.get('store')) throw refused(405, 'Parameter is Invalid: store');
+  if (!query.get('company')) throw refused(403, 'License Error');
+  if (!query.get('store')) throw refused(405, 'Parameter is invalid: store');
 }
 
 function parsed(body: Buffer): unknown {

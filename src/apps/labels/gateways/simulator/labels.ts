@@ -32,6 +32,7 @@ export class SimulatedLabels {
   readonly #labels = new Map<string, SimulatedLabel>();
   readonly #seed: number;
   #accepted = 0;
+  #byMac: readonly SimulatedLabel[] | undefined;
 
   constructor(seed: number) {
     this.#seed = seed;
@@ -53,17 +54,25 @@ export class SimulatedLabels {
     return [...this.#labels.values()];
   }
 
+  /** In the order of their MACs, as AIMS lists them. */
+  byMac(): readonly SimulatedLabel[] {
+    this.#byMac ??= this.all().toSorted((a, b) => (a.mac < b.mac ? -1 : 1));
+    return this.#byMac;
+  }
+
   register(mac: string): SimulatedLabel {
     let label = this.#labels.get(mac);
     if (!label) {
       label = { mac, images: [], files: new Map(), settings: {}, asked: 0 };
       this.#labels.set(mac, label);
+      this.#byMac = undefined;
     }
     return label;
   }
 
   clear(): void {
     this.#labels.clear();
+    this.#byMac = undefined;
   }
 
   /** Chance for the next image of a label: with the same seed, the nth image has the same outcome. */

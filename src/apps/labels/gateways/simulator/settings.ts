@@ -9,8 +9,8 @@ const range = z
  * How a call can go wrong. `429`, `500` and the other statuses are answers; `hang` never answers; `reset` breaks the
  * connection before anything was accepted; `lost` accepts and then breaks it, so that the caller cannot know.
  */
-export const faultKinds = ['429', '500', '503', 'hang', 'reset', 'lost'] as const;
-export const faultKind = z.enum([...faultKinds, '401', '403', '405', 'garbage', 'endless']);
+const faultKinds = ['429', '500', '503', 'hang', 'reset', 'lost'] as const;
+const faultKind = z.enum([...faultKinds, '401', '403', '405', 'garbage', 'endless']);
 export type FaultKind = z.infer<typeof faultKind>;
 
 /** Settings that can also be changed while it runs: `PATCH /simulator/settings`. */
