@@ -1,3 +1,4 @@
+import { purgeEventsDeclaration } from '../../events/purge.ts';
 import { defineApp } from '../../host/app.ts';
 import { addWebhooks } from './commands.ts';
 import { webhooksComponent } from './component.ts';
@@ -10,15 +11,10 @@ export const webhooksApp = defineApp({
   component: webhooksComponent,
   config: webhooksKeys,
   errors: { BAD_URL: 400, FORBIDDEN_ADDRESS: 400 },
-  kinds: [
-    { name: 'webhook.deliver' },
-    {
-      name: 'events.purge',
-      acrossTenants: 'deletes old events of every tenant; takes nothing from its payload',
-    },
-  ],
+  kinds: [{ name: 'webhook.deliver' }, purgeEventsDeclaration],
   events: webhookEventTypes,
   routes: async (host) => (await import('./routes.ts')).webhookRoutes(host),
   commands: addWebhooks,
-  start: async (host, config) => (await import('./start.ts')).startWebhooks(host, config),
+  metrics: async (registry) => (await import('./metrics.ts')).exposeEvents(registry),
+  start: async (host, config, observer) => (await import('./start.ts')).startWebhooks(host, config, observer),
 });

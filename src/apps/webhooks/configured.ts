@@ -1,5 +1,5 @@
+import type { AddressPolicyOptions } from '../../network/addresses.ts';
 import type { WebhooksConfig } from './config.ts';
-import type { AddressPolicyOptions } from './network/addresses.ts';
 
 /** The configured network policy of webhooks. */
 export function addressPolicy(config: WebhooksConfig): AddressPolicyOptions {

@@ -2,7 +2,8 @@ import { facts, table } from '../../host/cli/output/table.ts';
 import { paintState, terminalWidth } from '../../host/cli/output/terminal.ts';
 import { printableLines } from '../../host/cli/output/text.ts';
 import { fullTime, relativeTime } from '../../host/cli/output/time.ts';
-import type { DeliveryAttempt } from './deliveries.ts';
+import type { DeliveryAttempt } from './attempts.ts';
+import type { Delivery } from './deliveries.ts';
 import type { Endpoint } from './endpoints.ts';
 
 const stateOf = ({ disabledAt, openUntil }: Endpoint): string =>
@@ -28,7 +29,7 @@ export function endpointsTable(endpoints: readonly Endpoint[]): string {
 }
 
 export function endpointPage(endpoint: Endpoint, now: Date): string {
-  const { disabledAt, openUntil, retryDelays, secrets } = endpoint;
+  const { disabledAt, openUntil, retryDelays, secrets, publicKeys } = endpoint;
   return facts([
     ['endpoint', endpoint.id],
     ['state', stateOf(endpoint)],
@@ -36,6 +37,8 @@ export function endpointPage(endpoint: Endpoint, now: Date): string {
     ['description', endpoint.description],
     ['tenant', endpoint.tenantId],
     ['events', endpoint.eventTypes.join(' ')],
+    ['filter', endpoint.filter.length > 0 ? JSON.stringify(endpoint.filter) : null],
+    ['headers', endpoint.headerNames.join(', ') || null],
     ['order', endpoint.ordered ? 'kept for each aggregate' : 'not kept'],
     ['time limit', `${endpoint.timeoutMs} ms`],
     ['attempts', endpoint.maxAttempts],
@@ -47,11 +50,46 @@ export function endpointPage(endpoint: Endpoint, now: Date): string {
     [
       'secrets',
       secrets
-        .map(({ createdAt, expiresAt }) => `of ${createdAt}${expiresAt ? ` until ${expiresAt}` : ''}`)
+        .map(
+          ({ xBpcKey, ...secret }) =>
+            lifeOf(secret) + (xBpcKey === 'decoded' ? ' (X-BPC-Signature: decoded)' : ''),
+        )
         .join('; '),
     ],
+    ['public keys', publicKeys.map((key) => `${key.publicKey} ${lifeOf(key)}`).join('; ') || null],
   ]);
 }
+
+const lifeOf = ({ createdAt, expiresAt }: { createdAt: string; expiresAt: string | null }): string =>
+  `of ${createdAt}${expiresAt ? ` until ${expiresAt}` : ''}`;
+
+export function deliveriesTable(deliveries: readonly Delivery[], now: Date): string {
+  if (deliveries.length === 0) return 'No deliveries.';
+  return table<Delivery>(
+    [
+      { title: 'DELIVERY', value: (delivery) => delivery.id },
+      {
+        title: 'STATE',
+        value: (delivery) => delivery.state,
+        paint: (text, { state }) => paintState(text, paints[state]),
+      },
+      { title: 'TRIES', value: (delivery) => delivery.attempts || '', right: true },
+      {
+        title: 'NEXT',
+        value: ({ nextAttemptAt: next }) => next && (next > now ? relativeTime(next, now) : 'now'),
+      },
+      { title: 'EVENT', value: (delivery) => delivery.eventType, shrinkTo: 10 },
+      { title: 'ENDPOINT', value: (delivery) => delivery.endpointId, right: true, leaveOut: 3 },
+      { title: 'MADE', value: (delivery) => relativeTime(delivery.createdAt, now), leaveOut: 1 },
+      { title: 'ERROR', value: (delivery) => delivery.lastError, shrinkTo: 16, leaveOut: 2 },
+    ],
+    deliveries,
+    terminalWidth(),
+  );
+}
+
+/** The job states that are painted alike. */
+const paints = { PENDING: 'QUEUED', DELIVERED: 'SUCCEEDED', FAILED: 'FAILED' } as const;
 
 export function attemptsTable(attempts: readonly DeliveryAttempt[], now: Date): string {
   if (attempts.length === 0) return 'No deliveries.';

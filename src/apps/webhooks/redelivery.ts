@@ -6,6 +6,7 @@ import { getDelivery } from './deliveries.ts';
 import { pingType } from './event-types.ts';
 import { noEndpoint } from './not-found.ts';
 import type { Store } from './store.ts';
+import { wakeForDeliveries } from './wake.ts';
 
 export interface RedeliveryRange {
   readonly endpointId: string;
@@ -64,12 +65,18 @@ export async function redeliverRange(store: Store, range: RedeliveryRange): Prom
     throw new TallymanError('BAD_OPTION', 'the range must begin before it ends');
   await requireEnabled(store, endpointId);
   const { rows } = await store.query<{ id: string }>(
+    // What the follower has not reached yet, or has held back, has not failed: it will make those deliveries, and both
+    // would be sent.
     // Relies on events_by_time and dispatches_of_event.
     `select v.id
        from tallyman_webhooks.endpoints e
        join tallyman_events.events v on v.tenant_id = e.tenant_id and v.created_at >= $2 and v.created_at < $3
-      where e.id = $1 and v.event_type <> '${pingType.type}'
+      where e.id = $1 and not tallyman_webhooks.is_kept_from(e.id, v.event_type, v.aggregate_id, v.payload)
+        and (not $4 or v.id <= greatest(tallyman_events.passed('webhooks'), e.since)
+             and not exists (select 1 from tallyman_webhooks.held_back h
+                              where h.event_id = v.id and h.endpoint_id = e.id))
         and (tallyman_webhooks.is_subscribed(e.event_types, v.event_type)
+             and (e.filter is null or tallyman_webhooks.matches(e.filter, v.payload))
           or exists (select 1 from tallyman_webhooks.dispatches d
                       where d.event_id = v.id and d.endpoint_id = e.id))
         and (not $4 or not exists (
@@ -94,7 +101,9 @@ async function deliver(on: Queryable, endpointId: string, events: readonly strin
     'select tallyman_webhooks.deliver($1, $2, true) as ids',
     [events, events.map(() => endpointId)],
   );
-  return rows[0]?.ids ?? [];
+  const ids = rows[0]?.ids ?? [];
+  await wakeForDeliveries(on, ids);
+  return ids;
 }
 
 /** Returns its tenant. */

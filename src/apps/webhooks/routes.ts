@@ -4,83 +4,20 @@ import { TallymanError } from '../../engine/errors.ts';
 import { given } from '../../given.ts';
 import { type RouteHost, settingsOf } from '../../host/app.ts';
 import { operators, readers } from '../../host/roles.ts';
-import { type AnyRoute, id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
+import { type AnyRoute, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
 import { webhooksKeys } from './config.ts';
 import { addressPolicy } from './configured.ts';
-import type { DeliveryAttempt } from './deliveries.ts';
-import type { Endpoint } from './endpoints.ts';
+import { deliveryRoutes } from './delivery-routes.ts';
+import {
+  attemptJson,
+  attemptShape,
+  endpointJson,
+  endpointShape,
+  optionShapes,
+  sent,
+  sentJson,
+} from './shapes.ts';
 import { Webhooks } from './webhooks.ts';
-
-const endpointShape = z.object({
-  id,
-  url: z.string(),
-  description: z.string(),
-  event_types: z.array(z.string()),
-  ordered: z.boolean(),
-  timeout_ms: z.number(),
-  max_attempts: z.number(),
-  retry_delays_s: z.array(z.number()).nullable(),
-  disabled_at: z.string().nullable(),
-  disabled_reason: z.string().nullable(),
-  created_at: z.string(),
-  failures: z.number(),
-  open_until: z.string().nullable(),
-  secrets: z.array(z.object({ created_at: z.string(), expires_at: z.string().nullable() })),
-});
-
-const toJson = (endpoint: Endpoint) => ({
-  id: endpoint.id,
-  url: endpoint.url,
-  description: endpoint.description,
-  event_types: endpoint.eventTypes,
-  ordered: endpoint.ordered,
-  timeout_ms: endpoint.timeoutMs,
-  max_attempts: endpoint.maxAttempts,
-  retry_delays_s: endpoint.retryDelays,
-  disabled_at: endpoint.disabledAt,
-  disabled_reason: endpoint.disabledReason,
-  created_at: endpoint.createdAt,
-  failures: endpoint.failures,
-  open_until: endpoint.openUntil,
-  secrets: endpoint.secrets.map(({ createdAt, expiresAt }) => ({
-    created_at: createdAt,
-    expires_at: expiresAt,
-  })),
-});
-
-const attemptShape = z.object({
-  id,
-  delivery_id: z.string(),
-  event_id: z.string(),
-  event_type: z.string(),
-  endpoint_id: id,
-  attempt: z.number(),
-  status: z.enum(['SUCCEEDED', 'FAILED']),
-  http_status: z.number().nullable(),
-  response_headers: z.record(z.string(), z.unknown()).nullable(),
-  response_body: z.string().nullable(),
-  error_code: z.string().nullable(),
-  error: z.string().nullable(),
-  duration_ms: z.number(),
-  attempted_at: z.string(),
-});
-
-const attemptJson = (attempt: DeliveryAttempt) => ({
-  id: attempt.id,
-  delivery_id: attempt.deliveryId,
-  event_id: attempt.eventId,
-  event_type: attempt.eventType,
-  endpoint_id: attempt.endpointId,
-  attempt: attempt.attempt,
-  status: attempt.status,
-  http_status: attempt.httpStatus,
-  response_headers: attempt.responseHeaders,
-  response_body: attempt.responseBody,
-  error_code: attempt.errorCode,
-  error: attempt.error,
-  duration_ms: attempt.durationMs,
-  attempted_at: attempt.attemptedAt,
-});
 
 const settings = {
   url: text(2048),
@@ -90,7 +27,12 @@ const settings = {
   timeout_ms: z.int().min(1).max(2_147_483_647).optional(),
   max_attempts: z.int().min(1).max(1000).optional(),
   retry_delays_s: z.array(z.int().min(0).max(2_147_483_647)).min(1).max(100).nullable().optional(),
+  ...optionShapes,
 };
+
+const ownSecret = text(256)
+  .optional()
+  .describe('A secret of your own: 8 to 256 bytes of text. Default: one is made');
 
 type Settings = z.output<z.ZodObject<{ [K in Exclude<keyof typeof settings, 'url'>]: (typeof settings)[K] }>>;
 
@@ -102,13 +44,13 @@ const toSettings = (body: Settings) =>
     timeoutMs: body.timeout_ms,
     maxAttempts: body.max_attempts,
     retryDelays: body.retry_delays_s,
+    filter:
+      body.filter === undefined
+        ? undefined
+        : (body.filter ?? []).map(({ path, ...rest }) => ({ path, ...given(rest) })),
+    headers: body.headers,
+    ed25519: body.ed25519,
   });
-
-const sent = z.object({ delivery_id: z.string(), event_id: z.string() });
-const sentJson = ({ deliveryId, eventId }: { deliveryId: string; eventId: string }) => ({
-  delivery_id: deliveryId,
-  event_id: eventId,
-});
 
 export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute[] {
   const policy = addressPolicy(settingsOf(webhooksKeys, config));
@@ -124,7 +66,7 @@ export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute
       response: pageOf(endpointShape),
       handle: async ({ scope, query }) => {
         const found = await webhooksOf(scope).list({}, given(query));
-        return { items: found.items.map(toJson), next_cursor: found.nextCursor };
+        return { items: found.items.map(endpointJson), next_cursor: found.nextCursor };
       },
     }),
     route({
@@ -133,7 +75,7 @@ export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute
       action: 'webhooks.add',
       summary: 'Add an endpoint; its secret is in this answer and nowhere else',
       roles: operators,
-      body: z.strictObject(settings),
+      body: z.strictObject({ ...settings, secret: ownSecret }),
       status: 201,
       response: endpointShape.extend({ secret: z.string() }),
       handle: async ({ scope, caller, body }) => {
@@ -141,8 +83,9 @@ export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute
           url: body.url,
           tenantId: caller.tenantId,
           ...toSettings(body),
+          ...given({ secret: body.secret }),
         });
-        return { ...toJson(endpoint), secret };
+        return { ...endpointJson(endpoint), secret };
       },
     }),
     route({
@@ -156,7 +99,7 @@ export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute
       handle: async ({ scope, params }) => {
         const endpoint = await webhooksOf(scope).get(params.id);
         if (!endpoint) throw new TallymanError('NOT_FOUND', `there is no webhook endpoint ${params.id}`);
-        return toJson(endpoint);
+        return endpointJson(endpoint);
       },
     }),
     route({
@@ -173,7 +116,7 @@ export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute
         let endpoint = await webhooksOf(scope).update(params.id, changes);
         if (body.enabled === true) endpoint = await webhooksOf(scope).enable(params.id);
         if (body.enabled === false) endpoint = await webhooksOf(scope).disable(params.id);
-        return toJson(endpoint);
+        return endpointJson(endpoint);
       },
     }),
     route({
@@ -191,7 +134,7 @@ export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute
       method: 'POST',
       url: '/v1/webhooks/:id/rotate',
       action: 'webhooks.rotate',
-      summary: 'A new secret, shown once; the old one signs as well for a time',
+      summary: 'A new secret, shown once, or a new key pair; the old one signs as well for a time',
       roles: operators,
       params: idParams,
       body: z
@@ -202,12 +145,22 @@ export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute
             .max(365 * 86_400)
             .optional()
             .describe('Default a day'),
+          what: z
+            .enum(['secret', 'key'])
+            .optional()
+            .describe('`key`: the key pair of Ed25519. Default `secret`'),
+          secret: ownSecret,
         })
         .nullish(),
-      response: z.object({ secret: z.string() }),
+      response: z.object({ secret: z.string().optional(), public_key: z.string().optional() }),
       handle: async ({ scope, params, body }) => {
-        const keepOldForMs = body?.keep_old_for_s === undefined ? undefined : body.keep_old_for_s * 1000;
-        return { secret: await webhooksOf(scope).rotate(params.id, given({ keepOldForMs })) };
+        const { keep_old_for_s: keepOldForS, what = 'secret', secret } = body ?? {};
+        const options = given({ keepOldForMs: keepOldForS === undefined ? undefined : keepOldForS * 1000 });
+        if (what === 'secret')
+          return { secret: await webhooksOf(scope).rotate(params.id, { ...options, ...given({ secret }) }) };
+        if (secret !== undefined)
+          throw new TallymanError('BAD_OPTION', 'a key pair is made here; leave "secret" out');
+        return { public_key: await webhooksOf(scope).rotateKey(params.id, options) };
       },
     }),
     route({
@@ -238,7 +191,7 @@ export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute
       handle: async ({ scope, params, query: { limit, cursor, status, event_id, delivery_id } }) => {
         if (!(await webhooksOf(scope).get(params.id)))
           throw new TallymanError('NOT_FOUND', `there is no webhook endpoint ${params.id}`);
-        const found = await webhooksOf(scope).deliveries(
+        const found = await webhooksOf(scope).attempts(
           { endpointId: params.id, ...given({ status, eventId: event_id, deliveryId: delivery_id }) },
           given({ limit, cursor }),
         );
@@ -267,16 +220,6 @@ export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute
         }),
       }),
     }),
-    route({
-      method: 'POST',
-      url: '/v1/deliveries/:id/redeliver',
-      action: 'webhooks.redeliver',
-      summary: 'Send one delivery again',
-      roles: operators,
-      params: z.strictObject({ id: z.uuid() }),
-      status: 202,
-      response: sent,
-      handle: async ({ scope, params }) => sentJson(await webhooksOf(scope).redeliver(params.id)),
-    }),
+    ...deliveryRoutes(webhooksOf),
   ];
 }

@@ -4,8 +4,14 @@ import type { WebhooksConfig } from './config.ts';
 import { addressPolicy, deliveriesPerEndpoint } from './configured.ts';
 import { webhookKinds } from './delivery/kinds.ts';
 import { webhookFollower } from './follower.ts';
+import type { EventObserver } from './metrics.ts';
+import { EventWatch } from './watch.ts';
 
-export async function startWebhooks(host: Host, config: WebhooksConfig): Promise<RunningApp> {
+export async function startWebhooks(
+  host: Host,
+  config: WebhooksConfig,
+  observer: EventObserver,
+): Promise<RunningApp> {
   const concurrency = config['webhooks.concurrency'];
   const kinds = webhookKinds({
     database: host.tallyman.database,
@@ -18,5 +24,8 @@ export async function startWebhooks(host: Host, config: WebhooksConfig): Promise
   const follower = webhookFollower(host.tallyman.database);
   host.onStop(() => follower.stop());
   follower.start();
+  const watch = new EventWatch({ database: host.tallyman.database, observer });
+  host.onStop(() => watch.stop());
+  watch.start();
   return { summary: `deliveries, ${concurrency} at a time` };
 }

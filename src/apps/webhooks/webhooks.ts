@@ -1,18 +1,13 @@
 import { TallymanError } from '../../engine/errors.ts';
 import type { Page, PageRequest } from '../../engine/paging.ts';
 import { requireId } from '../../engine/validate.ts';
+import { AddressPolicy, type AddressPolicyOptions } from '../../network/addresses.ts';
 import type { SecretBox } from '../../secrets/box.ts';
-import {
-  type Delivery,
-  type DeliveryAttempt,
-  type DeliveryFilter,
-  getDelivery,
-  listAttempts,
-} from './deliveries.ts';
+import { type AttemptFilter, type DeliveryAttempt, listAttempts } from './attempts.ts';
+import { type Delivery, type DeliveryFilter, getDelivery, listDeliveries } from './deliveries.ts';
 import { type Endpoint, type EndpointSettings, Endpoints, type NewEndpoint } from './endpoints.ts';
-import { AddressPolicy, type AddressPolicyOptions } from './network/addresses.ts';
 import { ping, type RedeliveryRange, redeliver, redeliverRange } from './redelivery.ts';
-import { type RotateOptions, rotateSecret } from './secrets.ts';
+import { type RotateOptions, rotateKey, rotateSecret } from './secrets.ts';
 import type { Store } from './store.ts';
 
 export interface WebhooksOptions {
@@ -55,7 +50,7 @@ export class Webhooks {
   }
 
   update(id: string, changes: Partial<EndpointSettings>): Promise<Endpoint> {
-    return this.#endpoints.update(id, changes);
+    return this.#endpoints.update(id, changes, () => this.#requireBox());
   }
 
   remove(id: string): Promise<void> {
@@ -76,6 +71,12 @@ export class Webhooks {
     return rotateSecret(this.#store, this.#requireBox(), id, options);
   }
 
+  /** A new key pair of Ed25519. Returns its public key. The old one also signs for a time. */
+  async rotateKey(id: string, options: Omit<RotateOptions, 'secret'> = {}): Promise<string> {
+    requireId(id);
+    return rotateKey(this.#store, this.#requireBox(), id, options);
+  }
+
   ping(id: string): Promise<{ deliveryId: string; eventId: string }> {
     return ping(this.#store, id);
   }
@@ -88,8 +89,13 @@ export class Webhooks {
     return redeliverRange(this.#store, range);
   }
 
-  /** Attempts, newest first. */
-  deliveries(filter: DeliveryFilter = {}, page: PageRequest = {}): Promise<Page<DeliveryAttempt>> {
+  /** One row for each event and endpoint, with its state; newest first. */
+  deliveries(filter: DeliveryFilter = {}, page: PageRequest = {}): Promise<Page<Delivery>> {
+    return listDeliveries(this.#store, filter, page);
+  }
+
+  /** One row for each request that was sent; newest first. */
+  attempts(filter: AttemptFilter = {}, page: PageRequest = {}): Promise<Page<DeliveryAttempt>> {
     return listAttempts(this.#store, filter, page);
   }
 

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { AddressPolicy } from '../../../src/apps/webhooks/network/addresses.ts';
-import type { Network, Target } from '../../../src/apps/webhooks/network/network.ts';
-import { checkUrl } from '../../../src/apps/webhooks/network/url.ts';
+import { AddressPolicy } from '../../../src/network/addresses.ts';
+import type { Network, Target } from '../../../src/network/network.ts';
+import { checkUrl } from '../../../src/network/url.ts';
 import { until } from '../../support/engine.ts';
 import { hurry, type WebhookScene, webhookScene } from './support/scene.ts';
 
@@ -40,7 +40,7 @@ async function tryIt(
     await hurry(scene);
     return (await scene.rows('select 1 from tallyman.dead_letters')).length === 1;
   });
-  const { items } = await scene.webhooks.deliveries({ endpointId: endpoint.id });
+  const { items } = await scene.webhooks.attempts({ endpointId: endpoint.id });
   return items.map(({ errorCode }) => errorCode).reverse();
 }
 
@@ -103,7 +103,7 @@ describe('WH-7: where a name leads is checked at connect time', () => {
     await until('both are given up', async () => {
       return (await scene.rows('select 1 from tallyman.dead_letters')).length === 2;
     });
-    const { items } = await scene.webhooks.deliveries();
+    const { items } = await scene.webhooks.attempts();
     expect(items.map(({ endpointId, errorCode }) => [endpointId === endpoint.id, errorCode]).sort()).toEqual([
       [false, 'HTTPS_REQUIRED'],
       [true, 'ADDRESS_REFUSED'],

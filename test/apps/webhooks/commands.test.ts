@@ -96,9 +96,9 @@ test('WH-9: ping, deliveries and redelivery of one', async () => {
   const [, deliveryId = ''] = /--delivery (\S+)/.exec(pinged.stdout) ?? [];
   await deliverAll();
   expect(to.requests[0]?.headers['x-bpc-delivery-id']).toBe(deliveryId);
-  const table = await cli('webhooks', 'deliveries', '--endpoint', endpoint.id, '--status', 'succeeded');
+  const table = await cli('webhooks', 'attempts', '--endpoint', endpoint.id, '--status', 'succeeded');
   expect(table.stdout).toMatch(new RegExp(`${deliveryId} +1 +SUCCEEDED +200 +webhook.ping`));
-  const page = await cli('webhooks', 'deliveries', '--delivery', deliveryId);
+  const page = await cli('webhooks', 'attempts', '--delivery', deliveryId);
   expect(page.stdout).toContain('thanks');
   const again = await cli('webhooks', 'redeliver', deliveryId, '00000000-0000-4000-8000-000000000000');
   expect(again.code).toBe(3);
@@ -108,6 +108,75 @@ test('WH-9: ping, deliveries and redelivery of one', async () => {
   expect(new Set(to.requests.map(({ headers }) => headers['webhook-id'])).size).toBe(1);
   expect(to.requests).toHaveLength(2);
   await webhooks.remove(endpoint.id);
+});
+
+test('WH-10: options of an endpoint, and the states of its deliveries, on the command line', async () => {
+  let reply = status(500);
+  const to = await receiver((...args) => reply(...args));
+  const options = [
+    ...['--secret', 'a secret of my own', '--filter', '[{"path": "bay", "prefix": "B"}]', '--ed25519'],
+    ...['--header', 'Authorization: Bearer a:b', 'X-Plant: north', '--retry-delays', '3600', '--json'],
+    ...['--tenant', 'options'],
+  ];
+  const added = JSON.parse((await cli('webhooks', 'add', to.url, ...options)).stdout);
+  const { id } = added;
+  expect(added).toMatchObject({
+    secret: 'a secret of my own',
+    filter: [{ path: 'bay', prefix: 'B' }],
+    header_names: ['authorization', 'x-plant'],
+    public_keys: [{ public_key: expect.stringMatching(/^whpk_/) }],
+  });
+  const shown = (await cli('webhooks', 'show', id)).stdout;
+  expect(shown).toContain('whpk_');
+  expect(shown).toContain('authorization, x-plant');
+  expect(shown).not.toContain('Bearer');
+  for (const bay of ['B7', 'C1'])
+    await emit(fresh.database, {
+      type: 'a',
+      aggregateType: 't',
+      aggregateId: '1',
+      payload: { bay },
+      tenantId: 'options',
+    });
+  const tallyman = await openTallyman(fresh.url);
+  const worker = tallyman.worker({
+    kinds: webhookKinds({ database: tallyman.database, box, policy: local }),
+  });
+  await webhookFollower(tallyman.database).turn();
+  await worker.start();
+  await until('it was tried', async () => (await webhooks.attempts({ endpointId: id })).items.length === 1);
+  await tallyman.close();
+  expect(to.requests[0]?.headers).toMatchObject({ authorization: 'Bearer a:b', 'x-plant': 'north' });
+  const list = ['webhooks', 'deliveries', '--endpoint', id];
+  expect((await cli(...list)).stdout).toMatch(/PENDING +1 +in (5\d|6\d) min|PENDING +1 +in 1 h/);
+  const { items } = JSON.parse((await cli(...list, '--state', 'pending', '--json')).stdout);
+  expect(items).toMatchObject([{ state: 'PENDING', attempts: 1, next_attempt_at: expect.any(String) }]);
+  reply = status(204);
+  await cli('webhooks', 'enable', id);
+  await deliverAll();
+  expect((await cli(...list, '--state', 'delivered')).stdout).toContain('DELIVERED');
+  expect((await cli(...list, '--state', 'failed')).stdout).toBe('No deliveries.\n');
+  const changed = [
+    'webhooks',
+    'change',
+    id,
+    '--no-filter',
+    '--no-header',
+    '--no-ed25519',
+    '--event',
+    'b.*',
+    '--json',
+  ];
+  expect(JSON.parse((await cli(...changed)).stdout)).toMatchObject({
+    filter: [],
+    header_names: [],
+    public_keys: [],
+    event_types: ['b.*'],
+    retry_delays_s: [3600],
+  });
+  const key = JSON.parse((await cli('webhooks', 'rotate', id, '--key', '--json')).stdout);
+  expect(key).toEqual({ id, public_key: expect.stringMatching(/^whpk_/) });
+  await webhooks.remove(id);
 });
 
 test('WH-9, WH-4: redelivery of a range after the endpoint was disabled by 410 and enabled again', async () => {
@@ -137,6 +206,9 @@ test.each([
   { args: ['add', 'https://10.0.0.1/'], says: '10.0.0.1 is private' },
   { args: ['add', 'nonsense'], says: 'is not a URL' },
   { args: ['add', 'https://example.com', '--retry-delays', '5,x'], says: 'Expected seconds' },
+  { args: ['add', 'https://example.com', '--filter', 'bay = 7'], says: 'Expected JSON' },
+  { args: ['add', 'https://example.com', '--header', 'nonsense'], says: 'expected a header' },
+  { args: ['rotate', '1', '--key', '--secret', 'x'], says: 'not both' },
   { args: ['redeliver'], says: 'name delivery ids, or a range' },
   { args: ['redeliver', '--endpoint', '3'], says: 'name delivery ids, or a range' },
   { args: ['redeliver', 'x', '--endpoint', '3'], says: 'not both' },

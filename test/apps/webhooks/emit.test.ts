@@ -27,7 +27,7 @@ test('WH-1: an event is in the transaction that causes it, or nowhere; its jobs 
   ]);
 });
 
-test('WH-1: one delivery job for each endpoint that is enabled and subscribes, and for no other tenant’s', async () => {
+test('WH-1, WH-11: one delivery job for each endpoint that is enabled and subscribes by type or prefix, and for no other tenant’s', async () => {
   const scene = await webhookScene();
   const add = async (eventTypes: string[], tenantId = 'default') =>
     (await scene.endpoint({ url, eventTypes, tenantId })).id;
@@ -38,6 +38,8 @@ test('WH-1: one delivery job for each endpoint that is enabled and subscribes, a
   await add(['palle.*', 'pallet.moved.far']);
   await add(['*'], 'acme');
   await scene.webhooks.disable(await add(['*']));
+  await scene.fanOut();
+  await scene.rows('delete from tallyman.jobs');
   await scene.events.emit(event);
   await scene.fanOut();
   const rows = await scene.rows<{ endpoint: string }>(

@@ -20,7 +20,7 @@ test('WH-9: a ping goes to its endpoint alone, whatever it subscribes to, signed
     'webhook-id': eventId,
     'webhook-signature': expect.stringMatching(/^v1,/),
   });
-  expect((await scene.webhooks.deliveries({ deliveryId })).items).toMatchObject([
+  expect((await scene.webhooks.attempts({ deliveryId })).items).toMatchObject([
     { eventType: 'webhook.ping', status: 'SUCCEEDED' },
   ]);
   await expect(scene.webhooks.ping('999')).rejects.toMatchObject({ code: 'NOT_FOUND' });
@@ -112,7 +112,7 @@ test('WH-4: a dead delivery that is redriven goes on under its delivery id, and 
   reply = ok;
   expect(await scene.tallyman.deadLetters.redriveAll({ kind: 'webhook.deliver' })).toBe(1);
   await drained(scene);
-  const { items } = await scene.webhooks.deliveries();
+  const { items } = await scene.webhooks.attempts();
   expect(items.map(({ attempt, status }) => [attempt, status])).toEqual([
     [3, 'SUCCEEDED'],
     [2, 'FAILED'],
@@ -131,12 +131,12 @@ test('WH-5: attempts are listed newest first, by page, endpoint, event and outco
   await scene.deliver();
   await drained(scene);
   const { webhooks } = scene;
-  expect((await webhooks.deliveries({ endpointId: one.id })).items).toHaveLength(2);
-  expect((await webhooks.deliveries({ endpointId: two.id })).items).toMatchObject([{ eventType: 'b' }]);
-  expect((await webhooks.deliveries({ eventId: first })).items).toHaveLength(1);
-  expect((await webhooks.deliveries({ status: 'FAILED' })).items).toEqual([]);
-  const page = await webhooks.deliveries({}, { limit: 2 });
-  const rest = await webhooks.deliveries({}, { limit: 2, cursor: page.nextCursor ?? '' });
+  expect((await webhooks.attempts({ endpointId: one.id })).items).toHaveLength(2);
+  expect((await webhooks.attempts({ endpointId: two.id })).items).toMatchObject([{ eventType: 'b' }]);
+  expect((await webhooks.attempts({ eventId: first })).items).toHaveLength(1);
+  expect((await webhooks.attempts({ status: 'FAILED' })).items).toEqual([]);
+  const page = await webhooks.attempts({}, { limit: 2 });
+  const rest = await webhooks.attempts({}, { limit: 2, cursor: page.nextCursor ?? '' });
   const ids = [...page.items, ...rest.items].map(({ id }) => Number(id));
   expect(ids).toEqual([...ids].sort((a, b) => b - a));
   expect([ids.length, rest.nextCursor]).toEqual([3, null]);
@@ -145,7 +145,7 @@ test('WH-5: attempts are listed newest first, by page, endpoint, event and outco
     [first],
   );
   expect(await scene.events.purge({ keepMs: 86_400_000 })).toBe(1);
-  expect((await webhooks.deliveries()).items.map(({ eventType }) => eventType)).toEqual(['b', 'b']);
+  expect((await webhooks.attempts()).items.map(({ eventType }) => eventType)).toEqual(['b', 'b']);
 });
 
 test('WH-5: the schedule of purging deletes events with what is known about their deliveries', async () => {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TLSSocket } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
-import { type Network, realNetwork } from '../../../src/apps/webhooks/network/network.ts';
+import { type Network, realNetwork } from '../../../src/network/network.ts';
 import { until } from '../../support/engine.ts';
 import { webhookScene } from './support/scene.ts';
 
@@ -54,9 +54,9 @@ test('WH-7: over TLS the checked address is connected to, while host header, SNI
   await scene.webhooks.add({ url: `https://other.test:${port}/`, maxAttempts: 1 });
   await scene.emit('a');
   await scene.deliver({ network, policy: { allowPrivate: ['127.0.0.1/32'] } });
-  await until('both were tried', async () => (await scene.webhooks.deliveries()).items.length === 2);
+  await until('both were tried', async () => (await scene.webhooks.attempts()).items.length === 2);
   expect(seen).toEqual([[`hooks.test:${port}`, 'hooks.test']]);
-  const { items } = await scene.webhooks.deliveries();
+  const { items } = await scene.webhooks.attempts();
   expect(items.map(({ status, errorCode }) => [status, errorCode]).sort()).toEqual([
     ['FAILED', 'ERR_TLS_CERT_ALTNAME_INVALID'],
     ['SUCCEEDED', null],

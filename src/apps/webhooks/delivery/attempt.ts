@@ -1,5 +1,5 @@
 import type { Queryable } from '../../../engine/database/database.ts';
-import type { Exchange } from '../network/exchange.ts';
+import type { Exchange } from './exchange.ts';
 
 /** Records an attempt; a successful one ends the delivery. Records nothing for a removed endpoint. */
 export async function saveAttempt(

@@ -3,15 +3,17 @@ import type { Database } from '../../../engine/database/database.ts';
 import { GiveUpError, PermanentError, RetryLater } from '../../../engine/errors.ts';
 import type { JobContext } from '../../../engine/jobs/context.ts';
 import { type AnyKind, defineKind } from '../../../engine/jobs/kind.ts';
+import { withJitter } from '../../../engine/resilience/backoff.ts';
 import { retryAfterMs } from '../../../engine/resilience/http.ts';
+import { AddressPolicy, type AddressPolicyOptions } from '../../../network/addresses.ts';
+import { guardedAgent } from '../../../network/guarded-agent.ts';
+import { type Network, realNetwork } from '../../../network/network.ts';
 import type { SecretBox } from '../../../secrets/box.ts';
-import { AddressPolicy, type AddressPolicyOptions } from '../network/addresses.ts';
-import { type Exchange, exchange } from '../network/exchange.ts';
-import { guardedAgent } from '../network/guarded-agent.ts';
-import { type Network, realNetwork } from '../network/network.ts';
+import { disableEndpoint } from '../disable.ts';
 import { saveAttempt } from './attempt.ts';
 import { Breaker, type BreakerOptions } from './breaker.ts';
-import { type Consignment, type DeliveryJob, loadConsignment } from './consignment.ts';
+import { type Consignment, type DeliveryJob, endpointDisabled, loadConsignment } from './consignment.ts';
+import { type Exchange, exchange } from './exchange.ts';
 import { Gate } from './gate.ts';
 import { retryAfterLimits, scheduledDelayMs } from './retry.ts';
 import { signedHeaders } from './sign.ts';
@@ -27,10 +29,12 @@ export interface WebhookKindsOptions {
   readonly network?: Network;
 }
 
-export const deliverKind = 'webhook.deliver';
+const deliverKind = 'webhook.deliver';
 
 /** The earliest time after which a delivery that met a full gate or a running probe tries again. */
 const soonMs = 1000;
+/** How often a delivery to a disabled endpoint looks whether it is enabled; `enable` makes it look at once. */
+const pausedMs = 600_000;
 
 const payload = z.object({
   delivery: z.string(),
@@ -81,7 +85,8 @@ class Courier {
 
   async deliver(job: DeliveryJob, context: JobContext): Promise<void> {
     const consignment = await loadConsignment(context.tenant, this.#box, job);
-    const { endpointId, openMs, isProbed, failures } = consignment;
+    const { endpointId, openMs, isProbed, failures, pausedBecause } = consignment;
+    if (pausedBecause !== null) return this.#waitUntilEnabled(context, endpointId, pausedBecause);
     if (openMs !== null && (openMs > 0 || isProbed))
       return this.#putOff(context, endpointId, Math.max(openMs, soonMs), { isFailing: true });
     const leave = await this.#gate.enter(endpointId, { isSuspect: failures > 0 });
@@ -107,12 +112,15 @@ class Courier {
       timeoutMs,
       signal: context.signal,
       headers: {
+        ...consignment.customHeaders,
         'content-type': 'application/json',
         'user-agent': 'Tallyman-Webhooks/1',
         ...signedHeaders({ ...consignment, sentAt: new Date() }),
       },
     });
     const problem = problemOf(sent);
+    // Nothing was sent, and the receiver cannot help it: it does not count against the endpoint.
+    if (problem && isLocal(problem)) throw new PermanentError('CANNOT_SEND', problem.message);
     if (!problem) {
       // The receiver has answered. After a failure the next delivery waits until the new breaker state is committed.
       leave();
@@ -127,11 +135,10 @@ class Courier {
       await saveAttempt(tx, deliveryId, sent, problem);
       await this.#breaker.failed(tx, endpointId, isProbe);
       if (isGone)
-        await tx.query(
-          `update tallyman_webhooks.endpoints set disabled_at = now(), disabled_reason = $2
-            where id = $1 and disabled_at is null`,
-          [endpointId, 'the receiver answered 410 Gone'],
-        );
+        await disableEndpoint(tx, endpointId, {
+          by: 'receiver',
+          reason: 'the receiver answered 410 Gone',
+        });
     });
     this.#gate.dismiss(endpointId);
     if (isGone)
@@ -140,6 +147,15 @@ class Courier {
       retryAfterMs(sent.headers?.['retry-after'], Date.now(), retryAfterLimits) ??
       scheduledDelayMs(context.attempt, consignment.retryDelays);
     throw new RetryLater(delayMs, `${problem.code}: ${problem.message}`);
+  }
+
+  /** Costs no attempt, and ends when the delivery has waited too long. */
+  #waitUntilEnabled(context: JobContext, endpointId: string, reason: string): never {
+    if (Date.now() - context.createdAt.getTime() > this.#breaker.giveUpMs)
+      throw endpointDisabled(endpointId, reason);
+    throw new RetryLater(withJitter(pausedMs), `put off: endpoint ${endpointId} is disabled: ${reason}`, {
+      isFree: true,
+    });
   }
 
   /** Postpones without an attempt: costs no attempt, but has a time limit. */
@@ -156,6 +172,10 @@ class Courier {
     throw new RetryLater(this.#gate.delay(endpointId, atLeastMs, { isFailing }), message, { isFree: true });
   }
 }
+
+/** The request could not even be written. */
+const isLocal = ({ code }: { readonly code: string }): boolean =>
+  code === 'UND_ERR_INVALID_ARG' || /^ERR_(?:INVALID|HTTP)_/.test(code);
 
 /** Undefined for a delivered one: a 2xx, in time. */
 function problemOf({ error, httpStatus }: Exchange): { code: string; message: string } | undefined {

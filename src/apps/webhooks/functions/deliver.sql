@@ -14,7 +14,7 @@ language sql as $$
 $$;
 
 -- Opens the breaker after enough failures in a row, each time for twice as long. Failures of deliveries that were running
--- when it opened do not prolong it; only a failed probe does.
+-- when it opened do not prolong it; only a failed probe does. The lock leaves room for the fan-out's.
 create or replace function tallyman_webhooks.count_failure(
   p_endpoint bigint, p_probe boolean, p_threshold integer, p_open_ms double precision, p_max_open_ms double precision
 ) returns void
@@ -27,7 +27,7 @@ language sql as $$
            else e.open_until end,
          probing_until = case when p_probe then null else e.probing_until end
     from (select l.id, p_probe or (l.open_until is null and l.failures + 1 >= p_threshold) as opens
-            from tallyman_webhooks.endpoints l where l.id = p_endpoint for update) d
+            from tallyman_webhooks.endpoints l where l.id = p_endpoint for no key update) d
    where e.id = d.id
 $$;
 

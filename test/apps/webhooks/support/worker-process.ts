@@ -15,8 +15,8 @@ const worker = tallyman.worker({
     policy,
   }),
   pollIntervalMs: 100,
-  leaseMs: 1500,
-  renewMs: 300,
+  // What a killed worker held is taken over by its presence; a starved one must not lose what it is at.
+  leaseMs: 60_000,
   recoverIntervalMs: 200,
 });
 await worker.start();
