@@ -1,0 +1,68 @@
+import type { TenantQueries } from '../../../host/timeline.ts';
+import { canonical } from '../compile/canonical.ts';
+import { hexToBytes, sha256Hex, utf8 } from '../compile/hash.ts';
+import type { Hash, Json } from '../compile/types.ts';
+import { isSignedBy, type KeyRing } from '../signing/keys.ts';
+import type { BrokenLink } from './report.ts';
+
+interface ItemEventRow {
+  readonly passportId: string;
+  readonly seq: number;
+  readonly type: string;
+  readonly content: string;
+  readonly hash: Hash;
+  readonly signingKey: string;
+  readonly signature: Buffer;
+  readonly occurredAt: Date;
+}
+
+const pageSize = 2000;
+
+/** The first event of a battery that was changed, or does not continue the one before it (BPC-11). */
+export async function brokenItemEvent(on: TenantQueries, keys: KeyRing): Promise<BrokenLink | null> {
+  let last: ItemEventRow | undefined;
+  for (;;) {
+    const { rows } = await on.query<ItemEventRow>(
+      `select e.passport_id as "passportId", e.seq, e.type, e.content, e.hash, e.signing_key as "signingKey", e.signature,
+              e.occurred_at as "occurredAt"
+         from passports.item_events e
+        where e.tenant_id = $1 and ($2::uuid is null or (e.passport_id, e.seq) > ($2, $3))
+        order by e.passport_id, e.seq limit $4`,
+      [on.tenantId, last?.passportId ?? null, last?.seq ?? 0, pageSize],
+    );
+    for (const event of rows) {
+      const before = last?.passportId === event.passportId ? last : undefined;
+      const message = itemEventFault(event, before, keys);
+      if (message !== undefined) return { at: `event ${event.seq} of passport:${event.passportId}`, message };
+      last = event;
+    }
+    if (rows.length < pageSize) return null;
+  }
+}
+
+/** What is wrong with one event; undefined if it is as it was signed and continues the one before it. */
+export function itemEventFault(
+  event: ItemEventRow,
+  before: Pick<ItemEventRow, 'seq' | 'hash'> | undefined,
+  keys: Pick<KeyRing, 'publicKeys'>,
+): string | undefined {
+  const { passportId, seq, type, content, hash, signingKey, signature, occurredAt } = event;
+  if (seq !== (before?.seq ?? 0) + 1) return 'the event before it is missing';
+  if (sha256Hex(utf8(content)) !== hash) return 'its content was changed';
+  const { data, ...said } = JSON.parse(content) as { readonly data: Json };
+  const expected = {
+    occurred_at: occurredAt.toISOString(),
+    passport_id: passportId,
+    previous: before?.hash ?? null,
+    seq,
+    type,
+    version: 'bpc-item-event-1',
+  };
+  if (data === undefined || canonical(said) !== canonical(expected))
+    return 'its columns do not say what was signed, or it does not continue the event before it';
+  const publicKey = keys.publicKeys[signingKey];
+  if (!publicKey) return `its public key "${signingKey}" is not known`;
+  return isSignedBy(publicKey, hexToBytes(hash) ?? new Uint8Array(), signature)
+    ? undefined
+    : 'its signature does not verify';
+}

@@ -1,0 +1,158 @@
+import { CompileError } from './errors.ts';
+import type { Json } from './types.ts';
+
+/*
+ * A strict reader of JSON texts. JSON.parse keeps the last of two equal keys, rounds numbers, and lets lone surrogates
+ * through: two readers could see two values in one text that was signed. Here each of these is an error with its position.
+ */
+
+const deepest = 100;
+
+/** `numbersAsText`: a number is given as it is written, so that decimals lose nothing. */
+export function parseJson(text: string, { numbersAsText = false } = {}): Json {
+  const reader = new Reader(text, numbersAsText);
+  const value = reader.value(0);
+  reader.end();
+  return value;
+}
+
+class Reader {
+  readonly #text: string;
+  readonly #numbersAsText: boolean;
+  #at = 0;
+
+  constructor(text: string, numbersAsText: boolean) {
+    this.#text = text;
+    this.#numbersAsText = numbersAsText;
+  }
+
+  value(depth: number): Json {
+    if (depth > deepest) throw this.#invalid(`is nested deeper than ${deepest} levels`);
+    this.#space();
+    switch (this.#text[this.#at]) {
+      case '{':
+        return this.#object(depth);
+      case '[':
+        return this.#list(depth);
+      case '"':
+        return this.#string();
+      case 't':
+        return this.#word('true', true);
+      case 'f':
+        return this.#word('false', false);
+      case 'n':
+        return this.#word('null', null);
+      default:
+        return this.#number();
+    }
+  }
+
+  end(): void {
+    this.#space();
+    if (this.#at < this.#text.length) throw this.#invalid('goes on after the end of the value');
+  }
+
+  #object(depth: number): Json {
+    this.#at++;
+    // Without a prototype: a key `__proto__` is a key like any other.
+    const object: Record<string, Json> = Object.create(null);
+    for (let first = true; ; first = false) {
+      this.#space();
+      if (first && this.#take('}')) return object;
+      if (this.#text[this.#at] !== '"') throw this.#invalid('has no key where one must be');
+      const key = this.#string();
+      if (Object.hasOwn(object, key)) throw this.#invalid(`has the key ${JSON.stringify(key)} twice`);
+      this.#space();
+      if (!this.#take(':')) throw this.#invalid('has no colon after a key');
+      object[key] = this.value(depth + 1);
+      this.#space();
+      if (this.#take('}')) return object;
+      if (!this.#take(',')) throw this.#invalid('has neither a comma nor a closing brace');
+    }
+  }
+
+  #list(depth: number): Json {
+    this.#at++;
+    const list: Json[] = [];
+    this.#space();
+    if (this.#take(']')) return list;
+    for (;;) {
+      list.push(this.value(depth + 1));
+      this.#space();
+      if (this.#take(']')) return list;
+      if (!this.#take(',')) throw this.#invalid('has neither a comma nor a closing bracket');
+    }
+  }
+
+  #string(): string {
+    const start = this.#at;
+    for (let at = start + 1; ; at++) {
+      const unit = this.#text.charCodeAt(at);
+      // NaN: the text is at its end.
+      if (!(unit >= 0x20))
+        throw this.#invalid('has a string that does not end, or a control character in one');
+      if (unit === 0x5c) at++;
+      else if (unit === 0x22) {
+        this.#at = at + 1;
+        break;
+      }
+    }
+    const parsed = this.#unescape(start);
+    if (parsed?.isWellFormed()) return parsed;
+    this.#at = start;
+    throw this.#invalid(
+      parsed === undefined
+        ? 'has a string with an escape that JSON does not know'
+        : 'has a lone surrogate, which UTF-8 cannot hold',
+    );
+  }
+
+  #unescape(start: number): string | undefined {
+    try {
+      return JSON.parse(this.#text.slice(start, this.#at));
+    } catch {
+      return undefined;
+    }
+  }
+
+  #number(): number | string {
+    number.lastIndex = this.#at;
+    const found = number.exec(this.#text)?.[0];
+    if (!found) throw this.#invalid('has something that is no JSON value');
+    if (this.#numbersAsText) {
+      this.#at += found.length;
+      return found;
+    }
+    if (!/^-?\d+$/.test(found))
+      throw this.#invalid(`has ${found}, which is no integer; write decimals as scaled integers`);
+    const parsed = Number(found);
+    if (!Number.isSafeInteger(parsed) || Object.is(parsed, -0))
+      throw this.#invalid(`has ${found}, which is no integer within ±(2^53−1)`);
+    this.#at += found.length;
+    return parsed;
+  }
+
+  #word<T>(word: string, value: T): T {
+    if (!this.#text.startsWith(word, this.#at)) throw this.#invalid('has something that is no JSON value');
+    this.#at += word.length;
+    return value;
+  }
+
+  #space(): void {
+    while (this.#at < this.#text.length && ' \t\n\r'.includes(this.#text[this.#at] ?? '')) this.#at++;
+  }
+
+  #take(character: string): boolean {
+    if (this.#text[this.#at] !== character) return false;
+    this.#at++;
+    return true;
+  }
+
+  #invalid(what: string): CompileError {
+    return new CompileError('CANONICAL_JSON_INVALID', `the text ${what} (character ${this.#at + 1})`, {
+      character: this.#at + 1,
+    });
+  }
+}
+
+const number = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;

@@ -1,0 +1,2 @@
+export { documents, items, product } from './documents.ts';
+export { rulePackage } from './rules.ts';

@@ -1,0 +1,170 @@
+import { createHash } from 'node:crypto';
+import { version as programVersion } from '../../../engine/version.ts';
+import type { TenantQueries } from '../../../host/timeline.ts';
+import type { JsonObject, Reader } from '../compile/types.ts';
+import { asJwt, type CredentialSigner, credentialOf, withDataIntegrity } from '../export/credential.ts';
+import { envelopeOf } from '../export/envelope.ts';
+import { statusListOf } from '../export/status-list.ts';
+import type { Means } from '../means.ts';
+import { type Disclosed, disclose, labelLink, labelLinkOf } from '../page/disclosure.ts';
+import { renderPage } from '../page/page.ts';
+import type { Language } from '../page/texts.ts';
+import { viewOf } from '../page/view.ts';
+import { renderLabel } from '../print/label.ts';
+import { renderPdf } from '../print/pdf.ts';
+import type { LabelSize } from '../print/sizes.ts';
+import { requireCurrentKey } from '../signing/keys.ts';
+import { itemEventsOf } from '../store/item-events.ts';
+import { predecessorsOf, type StoredPassport } from '../store/passports.ts';
+import type { PassportVersion } from '../store/versions.ts';
+import { makeBundle } from './bundle.ts';
+import { AnswerCache } from './cache.ts';
+import { findNamed, publishedVersion, versionEnds, type Wanted } from './find.ts';
+import type { PassportName } from './link.ts';
+import { type LoadedPassport, loadPassport, type PublicMeans } from './load.ts';
+import type { Format } from './negotiate.ts';
+
+/** Which form of a passport, for whom. */
+export interface Asked {
+  readonly reader: Reader;
+  readonly format: Format;
+  readonly language: Language;
+  /** For `pdf`: a label of this size instead of the pages. */
+  readonly label: LabelSize | undefined;
+}
+
+/** A passport that was found, before it is loaded; `tag` changes with everything that an answer depends on. */
+export interface FoundPassport {
+  readonly passport: StoredPassport;
+  readonly version: PassportVersion;
+  readonly isCeased: boolean;
+}
+
+/** Finds passports, and makes every form of them. One for each process: it keeps what it has rendered. */
+export class PassportAnswers {
+  readonly #means: Means;
+  readonly #public: PublicMeans;
+  readonly #cache = new AnswerCache();
+
+  constructor(means: Means, origin: string) {
+    this.#means = means;
+    this.#public = { publicKeys: means.keys.publicKeys, origin };
+  }
+
+  /** Undefined if there is none, or none that was ever published. */
+  async find(on: TenantQueries, name: PassportName, wanted: Wanted): Promise<FoundPassport | undefined> {
+    const passport = await findNamed(on, name);
+    const version = passport && (await publishedVersion(on, passport.id, wanted));
+    return version && { passport, version, isCeased: Boolean(passport.item?.ceasedAt) };
+  }
+
+  /** What the reader may see of it. */
+  async disclosed(on: TenantQueries, found: FoundPassport, reader: Reader): Promise<Disclosed | undefined> {
+    const loaded = await loadPassport(on, found.passport, found.version, this.#public);
+    return loaded && disclose(loaded.source, reader);
+  }
+
+  /** With everything that it was made from: for exports by who issued it. */
+  load(on: TenantQueries, { passport, version }: FoundPassport): Promise<LoadedPassport | undefined> {
+    return loadPassport(on, passport, version, this.#public);
+  }
+
+  /** An ETag without quotes: the same tag, the same bytes. */
+  async tag(on: TenantQueries, { passport, version }: FoundPassport, asked: Asked): Promise<string> {
+    const predecessors = await predecessorsOf(on, passport.id);
+    const [last] = asked.reader === 'public' ? [] : await itemEventsOf(on, passport.id, { limit: 1 });
+    const parts = [
+      version.id,
+      version.state,
+      version.endedAt,
+      passport.item?.ceasedAt ?? null,
+      last?.hash ?? null,
+      predecessors.map(({ passportId }) => passportId),
+      Object.keys(this.#public.publicKeys),
+      this.#means.keys.currentId ?? null,
+      this.#public.origin,
+      programVersion(),
+      asked,
+    ];
+    return createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, 22);
+  }
+
+  /** Undefined if the version cannot be loaded. Throws PASSPORT_NOT_ACTIVE for credentials of one that has ended. */
+  async render(
+    on: TenantQueries,
+    found: FoundPassport,
+    asked: Asked,
+    tag: string,
+  ): Promise<string | Uint8Array | undefined> {
+    const known = this.#cache.get(tag);
+    if (known !== undefined) return known;
+    const loaded = await loadPassport(on, found.passport, found.version, this.#public);
+    if (!loaded) return undefined;
+    const disclosed = disclose(loaded.source, asked.reader);
+    const answer =
+      asked.format === 'bundle'
+        ? await makeBundle(on, loaded, disclosed, this.signer())
+        : await this.#make(disclosed, asked.format, asked);
+    // What is not public is not kept longer than the request.
+    if (asked.reader === 'public') this.#cache.put(tag, answer);
+    return answer;
+  }
+
+  async #make(
+    disclosed: Disclosed,
+    format: Exclude<Format, 'bundle'>,
+    { language, label }: Asked,
+  ): Promise<string | Uint8Array> {
+    switch (format) {
+      case 'html':
+        return renderPage(viewOf(disclosed), language);
+      case 'json':
+        return `${JSON.stringify(disclosed.ceasedAt === null ? envelopeOf(disclosed) : tombstone(disclosed), null, 1)}\n`;
+      case 'jsonld':
+        return JSON.stringify(withDataIntegrity(credentialOf(disclosed), this.signer()));
+      case 'vc+jwt':
+        return asJwt(credentialOf(disclosed), this.signer());
+      case 'pdf':
+        return label
+          ? renderLabel(viewOf(disclosed), language, label)
+          : renderPdf(viewOf(disclosed), language);
+    }
+  }
+
+  /** The status list of a passport, signed: which of its versions have ended. */
+  async statusList(
+    on: TenantQueries,
+    { id, gtin, serial, item }: StoredPassport,
+  ): Promise<JsonObject | undefined> {
+    const ends = await versionEnds(on, id);
+    if (!ends) return undefined;
+    const ceasedAt = item?.ceasedAt ?? null;
+    const { origin } = this.#public;
+    return withDataIntegrity(
+      statusListOf({
+        origin,
+        labelLink: labelLink(origin, gtin, serial),
+        ended: ceasedAt === null ? ends.ended : ends.all,
+        changedAt: (ceasedAt ?? ends.changedAt).toISOString(),
+      }),
+      this.signer(),
+    );
+  }
+
+  /** Throws SIGNING_KEY_MISSING where this process has no private key. */
+  signer(): CredentialSigner {
+    const { keys } = this.#means;
+    const keyId = requireCurrentKey(keys);
+    return { keyId, sign: (bytes) => keys.sign(keyId, bytes) };
+  }
+}
+
+/** All that is left of a passport whose battery was recycled. */
+const tombstone = (disclosed: Disclosed): JsonObject => ({
+  format: 'tallyman-tombstone-1',
+  state: 'CEASED',
+  ceased_at: disclosed.ceasedAt,
+  link: labelLinkOf(disclosed),
+  gtin: disclosed.product.gtin,
+  serial: disclosed.version.receipt.serial,
+});

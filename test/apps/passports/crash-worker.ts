@@ -1,0 +1,109 @@
+/**
+ * A worker of the chain in a process of its own. It kills itself after a statement of a handler, if the statement's place is its
+ * to die at and is not among those where an earlier process died. A place is the handler with the texts of all statements up
+ * to there: all paths through all handlers are walked, whatever they are. Without a place to die at it works until no job is
+ * left, and says which places it came through.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { createHash } from 'node:crypto';
+import { writeSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { passportsComponent } from '../../../src/apps/passports/component.ts';
+import { passportKinds } from '../../../src/apps/passports/jobs/index.ts';
+import { TenantDatabase } from '../../../src/engine/database/tenant.ts';
+import type { AnyKind } from '../../../src/engine/jobs/kind.ts';
+import { silentLogger } from '../../../src/engine/logger.ts';
+import { Tallyman } from '../../../src/engine/tallyman.ts';
+import { eventsComponent } from '../../../src/events/component.ts';
+import { testMeans } from './means.ts';
+
+export interface CrashTask {
+  readonly url: string;
+  /** It dies at statements whose number leaves this rest; null: it never does. */
+  readonly slice: number | null;
+  readonly slices: number;
+  readonly died: readonly string[];
+}
+
+interface Run {
+  readonly kind: string;
+  statements: number;
+  path: string;
+}
+
+const task = JSON.parse(process.argv[2] ?? '') as CrashTask;
+const died = new Set(task.died);
+const came = new Set<string>();
+const running = new AsyncLocalStorage<Run>();
+
+/** Without what differs from run to run: ids and tokens that are in the text itself. */
+const shape = (text: string): string => text.replaceAll(/'[^']*'/g, '?').replaceAll(/\d+/g, '#');
+
+const digest = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 12);
+
+function answered(run: Run, text: string): void {
+  run.statements += 1;
+  run.path = digest(`${run.path}\n${shape(text)}`);
+  const place = `${run.kind} ${digest(shape(text))} ${run.statements} ${run.path}`;
+  came.add(place);
+  if (task.slice === null || run.statements % task.slices !== task.slice || died.has(place)) return;
+  writeSync(1, `died ${place}\n`);
+  process.kill(process.pid, 'SIGKILL');
+  for (;;);
+}
+
+const { query } = pg.Client.prototype as unknown as { query: (...args: unknown[]) => unknown };
+(pg.Client.prototype as unknown as { query: unknown }).query = function (
+  this: pg.Client,
+  ...args: unknown[]
+) {
+  const run = running.getStore();
+  if (!run) return query.apply(this, args);
+  const [first] = args;
+  const text = typeof first === 'string' ? first : String((first as { text?: string }).text ?? 'prepared');
+  const last = args.at(-1);
+  if (typeof last === 'function')
+    return query.apply(this, [
+      ...args.slice(0, -1),
+      (...results: unknown[]) => {
+        answered(run, text);
+        last(...results);
+      },
+    ]);
+  return (query.apply(this, args) as Promise<unknown>).then((result) => {
+    answered(run, text);
+    return result;
+  });
+};
+
+/** Each job with caches of its own: what a handler asks depends on the database alone, and not on the jobs before it. */
+const watched = (kind: AnyKind, at: number): AnyKind => ({
+  ...kind,
+  backoff: () => 0,
+  handler: (payload, context) =>
+    running.run({ kind: kind.name, statements: 0, path: '' }, () =>
+      passportKinds(testMeans())[at]?.handler(payload, context),
+    ),
+});
+
+const tallyman = await Tallyman.open({
+  databaseUrl: task.url,
+  components: [eventsComponent, passportsComponent],
+  logger: silentLogger,
+});
+// Opens the connections that handlers use, so that their set-up is in no handler's path.
+const tenant = new TenantDatabase(tallyman.database, 'default');
+await tenant.query('select 1');
+await tenant.transaction((scope) => scope.query('select 1'));
+const worker = tallyman.worker({
+  kinds: passportKinds(testMeans()).map(watched),
+  concurrency: 1,
+  pollIntervalMs: 50,
+});
+await worker.start();
+while ((await tallyman.database.query('select 1 from tallyman.jobs limit 1')).rows.length > 0)
+  await sleep(20);
+await worker.stop();
+await tallyman.close();
+writeSync(1, [...came].map((place) => `came ${place}\n`).join(''));
