@@ -1,0 +1,118 @@
+/**
+ * Whether what a peer delivers fits what was received before: the same epoch, no offset left out, and every chain hash as it
+ * follows from the one before. A source that was restored from a backup issues offsets again for other facts; its chain
+ * hashes then differ, so that nothing is skipped and nothing is taken for what it is not.
+ */
+import { nextChain } from '../../../engine/log/entry.ts';
+import { BoundaryError } from './errors.ts';
+import { contentDigest } from './fact.ts';
+import type { FactRecord } from './record.ts';
+
+/** An entry of the source's log. */
+export interface DeliveredEntry {
+  readonly offset: number;
+  /** The message id. */
+  readonly key: string;
+  readonly digest: string;
+  readonly chain: string;
+  /** The record, byte for byte. */
+  readonly text: string;
+  /** Why the receiver cannot take it: it goes into quarantine. */
+  readonly refusal?: { readonly reason: string; readonly message: string };
+}
+
+export interface Delivery {
+  readonly epoch: string;
+  /** Of the entry before the first one. */
+  readonly chainBefore: string;
+  readonly entries: readonly DeliveredEntry[];
+}
+
+/** How far a stream has come: everything up to the offset is durable. */
+export interface Frontier {
+  readonly epoch: string;
+  readonly offset: number;
+  readonly chain: string;
+}
+
+/** A new entry, with what its text says. */
+export interface CheckedEntry extends DeliveredEntry {
+  readonly record: FactRecord;
+}
+
+/** Returns the entries beyond the frontier, or throws. */
+export function checkDelivery(frontier: Frontier, delivery: Delivery, zones: ZonePair): CheckedEntry[] {
+  const { epoch, chainBefore, entries } = delivery;
+  const stream = streamName(zones);
+  const [first] = entries;
+  if (!first) return [];
+  if (epoch !== frontier.epoch)
+    throw refused(
+      'epoch_mismatch',
+      `${stream} is known here in epoch ${frontier.epoch}, and epoch ${epoch} was delivered: its source was restored or replaced. ` +
+        `Compare both sides (zones reconcile), then accept the new epoch after offset ${frontier.offset}.`,
+    );
+  if (first.offset > frontier.offset + 1)
+    throw refused(
+      'offset_gap',
+      `${stream} was received up to offset ${frontier.offset}; a delivery must begin at ${frontier.offset + 1} or before, and this one begins at ${first.offset}`,
+    );
+  const last = first.offset + entries.length - 1;
+  // To compare it takes the chain hash at the frontier: an older one is not known, and would prove nothing.
+  if (last < frontier.offset)
+    throw refused(
+      'behind_frontier',
+      `${stream} was received up to offset ${frontier.offset}; this delivery ends at ${last}. Compare the chain hash at the frontier, and go on from there.`,
+    );
+  let chain = first.offset === frontier.offset + 1 ? frontier.chain : chainBefore;
+  if (chainBefore !== chain) throw broken(stream, first.offset - 1);
+  return entries.flatMap((entry, i) => {
+    if (entry.offset !== first.offset + i)
+      throw refused('offset_gap', `${stream}: offset ${entry.offset} follows ${first.offset + i - 1}`);
+    chain = nextChain(chain, entry);
+    if (chain !== entry.chain || (entry.offset === frontier.offset && chain !== frontier.chain))
+      throw broken(stream, entry.offset);
+    return entry.offset > frontier.offset ? [{ ...entry, record: recordIn(entry, zones) }] : [];
+  });
+}
+
+/** The chain hash covers key, digest and text; that they belong together, and to this stream, is checked here. */
+function recordIn(entry: DeliveredEntry, zones: ZonePair): FactRecord {
+  const record = parsed(entry.text);
+  const at = `${streamName(zones)}: the record at offset ${entry.offset} ("${entry.key}")`;
+  if (record?.v !== 1)
+    throw refused('unknown_version', `${at} has a version that this node does not know: upgrade this node`);
+  if (record.from !== zones.from || record.to !== zones.to)
+    throw refused('wrong_stream', `${at} goes from "${record.from}" to "${record.to}"`);
+  if (record.messageId !== entry.key || contentDigest(record) !== entry.digest)
+    throw refused('digest_mismatch', `${at} does not fit its message id or digest`);
+  // It is stored as JSON.stringify writes it; the source's node did the same.
+  if (JSON.stringify(record) !== entry.text)
+    throw refused('digest_mismatch', `${at} is not written as a node writes it`);
+  return record;
+}
+
+function parsed(text: string): FactRecord | undefined {
+  try {
+    return JSON.parse(text) ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export interface ZonePair {
+  readonly from: string;
+  readonly to: string;
+}
+
+/** For people. */
+export const streamName = ({ from, to }: ZonePair): string => `stream ${from} → ${to}`;
+
+const broken = (stream: string, offset: number): BoundaryError =>
+  refused(
+    'chain_mismatch',
+    `${stream}: the chain hash at offset ${offset} is not what follows from what was received: facts were changed, or the source was restored from a backup. Nothing was taken; compare both sides (zones reconcile).`,
+  );
+
+const refused = (reason: string, message: string): BoundaryError =>
+  new BoundaryError('FAILED_PRECONDITION', reason, message);

@@ -1,0 +1,52 @@
+/**
+ * A fact as it lies in a log, and crosses: JSON of strings and whole numbers, written once by the node that accepted the
+ * fact and never changed, since the chain hash of its stream is over these bytes.
+ */
+import type { Fact } from './fact.ts';
+import type { ObjectReference } from './object-reference.ts';
+import type { Zone } from './zones.ts';
+
+export interface FactRecord {
+  readonly v: 1;
+  readonly messageId: string;
+  readonly from: Zone;
+  readonly to: Zone;
+  /** The clock of the node that accepted it, in milliseconds since 1970. */
+  readonly acceptedAt: number;
+  readonly producedAt: number;
+  readonly correlationId?: string;
+  readonly causationId?: string;
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly subject: string;
+  readonly predicate: string;
+  /** Canonical JSON, as text: what comes out is what went in. */
+  readonly object: string;
+  readonly reference?: ObjectReference;
+}
+
+/** In the place of a fact that a forward buffer could not take: offsets stay those of the source. */
+export interface GapRecord {
+  readonly v: 1;
+  readonly gap: { readonly reason: string; readonly message: string; readonly messageId: string };
+}
+
+export function recordOf(fact: Fact, acceptedAt: number): FactRecord {
+  const { messageId, from, to, producedAt, correlationId, causationId, labels, reference } = fact;
+  return {
+    v: 1,
+    messageId,
+    from,
+    to,
+    acceptedAt,
+    producedAt,
+    ...(correlationId !== undefined && { correlationId }),
+    ...(causationId !== undefined && { causationId }),
+    ...(labels !== undefined && { labels }),
+    subject: fact.subject,
+    predicate: fact.predicate,
+    object: fact.object,
+    ...(reference !== undefined && { reference }),
+  };
+}
+
+export const isGap = (record: FactRecord | GapRecord): record is GapRecord => 'gap' in record;

@@ -1,0 +1,12 @@
+import { invalid } from './errors.ts';
+
+const control = /\p{Cc}/u;
+
+/** A text that is not empty, has no control characters and at most so many bytes. */
+export function requireToken(text: string, field: string, maxBytes: number): void {
+  if (text === '') throw invalid(field, 'is missing');
+  const bytes = Buffer.byteLength(text);
+  if (bytes > maxBytes) throw invalid(field, `must be at most ${maxBytes} bytes, got ${bytes}`);
+  if (!text.isWellFormed()) throw invalid(field, 'is not well-formed Unicode');
+  if (control.test(text)) throw invalid(field, 'must not have control characters');
+}

@@ -1,0 +1,125 @@
+/**
+ * Hand-off by push: carries a stream of this zone into the forward buffer of another one.
+ *
+ * The receiver knows how far it has come; the sender asks it, and goes on from there. So a step that was cut off at any
+ * point, on either side, is simply done again: what was received is skipped there, and confirmed here.
+ */
+import { type Client, Code, ConnectError } from '@connectrpc/connect';
+import { firstChain } from '../../../engine/log/entry.ts';
+import { fetchFacts } from '../consume.ts';
+import type { Frontier } from '../domain/delivery.ts';
+import type { ObjectReference } from '../domain/object-reference.ts';
+import type { SignedReceipt } from '../domain/receipt.ts';
+import { isGap } from '../domain/record.ts';
+import type { Objects } from '../objects/objects.ts';
+import type { BoundaryService } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
+import type { FactStore, StoredEntry, StreamId } from '../store/store.ts';
+import { goBack, keepAnswer, peerConsumer, requireSamePast } from './source.ts';
+
+export type Peer = Client<typeof BoundaryService>;
+
+export interface PushOptions {
+  readonly store: FactStore;
+  readonly objects: Objects;
+  /** A store buffer of this node. */
+  readonly stream: StreamId;
+  readonly peer: Peer;
+  /** Whether the receiver has signed it. */
+  readonly isGenuine: (receipt: SignedReceipt) => boolean;
+  /** Tells processes of this node apart: one of them at a time carries a stream. */
+  readonly instance: string;
+  /** Objects that were sent for facts whose delivery is not confirmed yet. Made empty by each confirmed delivery. */
+  readonly carried: Set<string>;
+  /** Facts in one delivery. Default 500. */
+  readonly batch?: number;
+}
+
+/** Carries what there is, or waits for it up to `waitMs`, and returns how many facts the receiver has taken. */
+export async function pushOnce(options: PushOptions, waitMs: number, signal: AbortSignal): Promise<number> {
+  const { store, stream, peer, instance } = options;
+  const consumer = peerConsumer(stream.to);
+  const fetched = await fetchFacts(store, stream, {
+    consumer,
+    instance,
+    limit: options.batch ?? 500,
+    waitMs,
+    signal,
+  });
+  const state = await store.state(stream);
+  if (!state || fetched.entries.length === 0) return 0;
+  const zones = { fromZone: stream.from, toZone: stream.to };
+  const { frontier } = await peer.getFrontier({ stream: zones }, { signal });
+  const reached: Frontier = frontier
+    ? { epoch: frontier.epoch, offset: Number(frontier.offset), chain: frontier.chain }
+    : { epoch: state.epoch, offset: 0, chain: firstChain(state.epoch) };
+  await requireSamePast(store, stream, state, reached);
+  const entries = fetched.entries.filter(({ offset }) => offset > reached.offset);
+  // An answer that was lost: the receiver has what was not confirmed here.
+  if (entries.length === 0) {
+    await store.confirm(
+      stream,
+      consumer,
+      instance,
+      Math.min(reached.offset, fetched.entries.at(-1)?.offset ?? 0),
+    );
+    return fetched.entries.length;
+  }
+  if ((entries[0]?.offset ?? 0) > reached.offset + 1) {
+    await goBack(store, stream, state, reached);
+    return 0;
+  }
+  for (const reference of referencesIn(entries)) await carryObject(options, reference, signal);
+  const answer = await peer.deliverFacts(
+    {
+      stream: zones,
+      epoch: state.epoch,
+      chainBefore: reached.chain,
+      facts: entries.map(({ offset, key, digest, chain, text }) => ({
+        offset: BigInt(offset),
+        key,
+        digest,
+        chain,
+        record: text,
+      })),
+    },
+    { signal },
+  );
+  await keepAnswer(options, answer);
+  options.carried.clear();
+  const { offset } = answer.frontier ?? {};
+  const last = entries.at(-1)?.offset ?? 0;
+  return (
+    (await store.confirm(stream, consumer, instance, Math.min(Number(offset ?? 0n), last))) - fetched.cursor
+  );
+}
+
+function referencesIn(entries: readonly StoredEntry[]): ObjectReference[] {
+  const references = new Map<string, ObjectReference>();
+  for (const { record } of entries)
+    if (!isGap(record) && record.reference)
+      references.set(`${record.reference.bucket}/${record.reference.key}`, record.reference);
+  return [...references.values()];
+}
+
+/** Objects go before the facts that name them. Sending one again changes nothing, and is spared within one life of the node. */
+async function carryObject(
+  { objects, stream, peer, carried }: PushOptions,
+  { bucket, key, digest }: ObjectReference,
+  signal: AbortSignal,
+): Promise<void> {
+  const id = `${digest} ${bucket}/${key}`;
+  if (carried.has(id)) return;
+  const { info, bytes } = await objects.get({ tenantId: stream.tenantId, bucket, key });
+  async function* parts() {
+    const { mediaType = '' } = info;
+    yield { part: { case: 'header' as const, value: { bucket, key, digest, mediaType } } };
+    for await (const data of bytes) yield { part: { case: 'data' as const, value: data } };
+  }
+  try {
+    await peer.putObject(parts(), { signal });
+  } catch (error) {
+    // Another object has this name there: the fact goes into quarantine when it is delivered.
+    if (ConnectError.from(error).code !== Code.AlreadyExists) throw error;
+  }
+  carried.add(id);
+}

@@ -1,0 +1,105 @@
+/** From a fact as a producer sends it to its offset: checked, its object held, room found, appended. */
+import { type BoundaryError, invalid } from './domain/errors.ts';
+import { checkFact, contentDigest, type Fact, type FactInput } from './domain/fact.ts';
+import { recordOf } from './domain/record.ts';
+import type { Zone, Zones } from './domain/zones.ts';
+import type { Admission } from './limits/admission.ts';
+import type { Objects } from './objects/objects.ts';
+import type { Appended, FactStore, NewFact, StreamId } from './store/store.ts';
+
+export interface IntakeOptions {
+  /** The zone of this node: facts are appended where they come from. */
+  readonly zone: Zone;
+  readonly zones: Zones;
+  readonly store: FactStore;
+  readonly admission: Admission;
+  readonly objects: Pick<Objects, 'hold'>;
+  /** A hold counts for this long; see `CollectOptions.holdGraceMs`. */
+  readonly holdGraceMs: number;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+}
+
+export interface Caller {
+  readonly tenantId: string;
+  /** Throws if the caller may not append this. */
+  readonly authorize: (fact: Fact) => void;
+}
+
+/** Bytes of a record beside its object, about: what is exact is read from the storage every second. */
+const aboutARecord = 400;
+
+type Outcome = { readonly appended: Appended } | { readonly refused: Error };
+
+export class Intake {
+  readonly #options: IntakeOptions;
+  readonly #now: () => number;
+
+  constructor(options: IntakeOptions) {
+    this.#options = options;
+    this.#now = options.now ?? Date.now;
+  }
+
+  /** Resolves when the fact is durable here; never waits for the other zone. */
+  async append(caller: Caller, input: FactInput): Promise<Appended> {
+    const appendNow = await this.#prepare(caller, input);
+    return appendNow();
+  }
+
+  /** An outcome for each, in order; those that are appended get their offsets in this order. */
+  async appendAll(caller: Caller, inputs: readonly FactInput[]): Promise<Outcome[]> {
+    const prepared = await Promise.allSettled(inputs.map((input) => this.#prepare(caller, input)));
+    const outcomes = await Promise.allSettled(
+      prepared.map((each) => (each.status === 'fulfilled' ? each.value() : Promise.reject(each.reason))),
+    );
+    return outcomes.map((each) =>
+      each.status === 'fulfilled' ? { appended: each.value } : { refused: each.reason as Error },
+    );
+  }
+
+  /** Everything that may take time, but for the append itself. */
+  async #prepare(caller: Caller, input: FactInput): Promise<() => Promise<Appended>> {
+    const { zone, zones, store, admission } = this.#options;
+    const fact = checkFact(input, zones);
+    caller.authorize(fact);
+    if (fact.from !== zone) throw elsewhere(fact.from, zone);
+    const { tenantId } = caller;
+    const stream: StreamId = { tenantId, buffer: 'store', from: fact.from, to: fact.to };
+    const made = { record: recordOf(fact, this.#now()), digest: contentDigest(fact) };
+    try {
+      await admission.admit(stream, fact.object.length + aboutARecord);
+    } catch (error) {
+      // A retry of what is in needs no room.
+      const found = await store.find(tenantId, 'store', fact.from, fact.messageId);
+      if (found?.entry?.digest !== made.digest) throw error;
+      return async () => ({ offset: found.offset, existing: true });
+    }
+    return fact.reference ? this.#held(stream, fact, made) : () => store.append(stream, made);
+  }
+
+  /**
+   * The hold comes first, so that the object cannot go before its fact is in. A process that was paused in between does not
+   * rely on a hold that may have been released.
+   */
+  async #held(stream: StreamId, fact: Fact, made: NewFact): Promise<() => Promise<Appended>> {
+    const { store, holdGraceMs } = this.#options;
+    await this.#hold(stream, fact);
+    const heldAt = performance.now();
+    return async () => {
+      if (performance.now() - heldAt > holdGraceMs / 2) await this.#hold(stream, fact);
+      return store.append(stream, made);
+    };
+  }
+
+  async #hold({ tenantId, buffer, from }: StreamId, { reference, messageId }: Fact): Promise<void> {
+    if (!reference) return;
+    const { bucket, key, digest } = reference;
+    await this.#options.objects.hold({ tenantId, bucket, key, digest, buffer, from, messageId });
+  }
+}
+
+const elsewhere = (from: Zone, zone: Zone): BoundaryError =>
+  invalid(
+    'envelope.from_zone',
+    `is "${from}", and this node belongs to zone "${zone}": append facts in the zone they come from`,
+  );

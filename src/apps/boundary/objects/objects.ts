@@ -1,0 +1,169 @@
+/** Objects: bytes with a name, stored once and never changed; facts may name them. */
+import { createHash, hash } from 'node:crypto';
+import { Batcher } from '../../../engine/batching/batcher.ts';
+import type { Database } from '../../../engine/database/database.ts';
+import { BoundaryError } from '../domain/errors.ts';
+import { requireBucket, requireDigest, requireObjectKey } from '../domain/object-reference.ts';
+import { requireToken } from '../domain/text.ts';
+import type { BlobInfo, Blobs } from './blobs.ts';
+import type { Hold, ObjectInfo, ObjectName } from './names.ts';
+import * as names from './names.ts';
+
+export interface PutOptions {
+  /** Other bytes are refused, and nothing is stored. */
+  readonly digest?: string | undefined;
+  readonly mediaType?: string | undefined;
+  /** Continues an upload that broke off, with the bytes from here on; `digest` is needed then. Default 0: from the start. */
+  readonly from?: number;
+}
+
+export interface GetRange {
+  /** Default 0. */
+  readonly from?: number;
+  /** Default: to the end. */
+  readonly count?: number | undefined;
+}
+
+export interface ObjectsOptions {
+  readonly database: Database;
+  readonly blobs: Blobs;
+  readonly maxBytes: number;
+}
+
+export class Objects {
+  readonly #database: Database;
+  readonly #blobs: Blobs;
+  readonly #maxBytes: number;
+  readonly #holds: Batcher<Hold, string | null>;
+
+  constructor({ database, blobs, maxBytes }: ObjectsOptions) {
+    this.#database = database;
+    this.#blobs = blobs;
+    this.#maxBytes = maxBytes;
+    this.#holds = new Batcher({
+      send: async (holds) => (await names.hold(database, holds)).map((digest) => digest ?? null),
+      maxBatch: 1000,
+      maxInFlight: 2,
+    });
+  }
+
+  /** Resolves when bytes and name are durable. The same name and bytes again give the same answer. */
+  async put(
+    name: ObjectName,
+    source: AsyncIterable<Uint8Array>,
+    { digest, mediaType, from = 0 }: PutOptions = {},
+  ): Promise<BlobInfo> {
+    checkName(name);
+    if (digest !== undefined) requireDigest(digest, 'digest');
+    else if (from > 0) throw resumeNeedsDigest();
+    if (mediaType !== undefined) requireToken(mediaType, 'media_type', 256);
+    const staged = await this.#blobs.stage(source, {
+      maxBytes: this.#maxBytes,
+      resume: { uploadId: uploadIdOf(name), from },
+    });
+    try {
+      if (digest !== undefined && digest !== staged.digest)
+        throw new BoundaryError(
+          'INVALID_ARGUMENT',
+          'digest_mismatch',
+          `the bytes of ${said(name)} have the digest ${staged.digest}, not ${digest}; nothing was stored`,
+        );
+      const info = { digest: staged.digest, size: staged.size, mediaType };
+      await this.#database.transaction(async (tx) => {
+        // From here to the commit nobody removes these bytes.
+        await names.lockBytes(tx, staged.digest, 'shared');
+        await names.add(tx, name, info);
+        const stored = await names.find(tx, name);
+        if (stored?.digest !== staged.digest) throw otherBytes(name, stored?.digest);
+        await staged.publish();
+      });
+      return { digest: staged.digest, size: staged.size };
+    } finally {
+      await staged.discard();
+    }
+  }
+
+  /** How many bytes of an upload that broke off are kept: `put` can go on there. */
+  async resumable(name: ObjectName): Promise<number> {
+    checkName(name);
+    return this.#blobs.staged(uploadIdOf(name));
+  }
+
+  async info(name: ObjectName): Promise<ObjectInfo> {
+    checkName(name);
+    const info = await names.find(this.#database, name);
+    if (!info) throw new BoundaryError('NOT_FOUND', 'no_such_object', `${said(name)} is not stored`);
+    return info;
+  }
+
+  /** The bytes, or some of them. A whole object is compared with its digest, and the stream fails if it differs. */
+  async get(
+    name: ObjectName,
+    { from = 0, count }: GetRange = {},
+  ): Promise<{ readonly info: ObjectInfo; readonly bytes: AsyncIterable<Uint8Array> }> {
+    const info = await this.info(name);
+    if (!Number.isSafeInteger(from) || from < 0 || from > info.size || (count !== undefined && !(count >= 0)))
+      throw new BoundaryError(
+        'OUT_OF_RANGE',
+        'no_such_range',
+        `${said(name)} has ${info.size} bytes; bytes from ${from} on were asked for`,
+      );
+    const length = Math.min(count ?? info.size, info.size - from);
+    const bytes = this.#blobs.read(info.digest, { from, count: length });
+    return { info, bytes: length === info.size ? verified(bytes, info, name) : bytes };
+  }
+
+  /**
+   * Before a fact is appended that names an object: makes sure that it is stored, and keeps it. FAILED_PRECONDITION if it is
+   * not stored, or under another digest.
+   */
+  async hold(hold: Hold): Promise<void> {
+    const stored = await this.#holds.add(hold);
+    if (stored === hold.digest) return;
+    throw new BoundaryError(
+      'FAILED_PRECONDITION',
+      stored ? 'object_differs' : 'object_not_stored',
+      `fact "${hold.messageId}" names ${said(hold)} with the digest ${hold.digest}, ` +
+        (stored ? `but it is stored with ${stored}` : 'which is not stored here: put it first'),
+    );
+  }
+}
+
+function checkName({ bucket, key }: ObjectName): void {
+  requireBucket(bucket, 'bucket');
+  requireObjectKey(key, 'key');
+}
+
+/** One upload of a name at a time can be continued. */
+const uploadIdOf = ({ tenantId, bucket, key }: ObjectName): string =>
+  hash('sha256', JSON.stringify([tenantId, bucket, key]));
+
+const said = ({ bucket, key }: ObjectName): string => `object "${key}" in bucket "${bucket}"`;
+
+async function* verified(
+  bytes: AsyncIterable<Uint8Array>,
+  { digest }: ObjectInfo,
+  name: ObjectName,
+): AsyncIterable<Uint8Array> {
+  const sum = createHash('sha256');
+  for await (const chunk of bytes) {
+    sum.update(chunk);
+    yield chunk;
+  }
+  if (`sha256:${sum.digest('hex')}` !== digest)
+    throw new Error(`the stored bytes of ${said(name)} are damaged: they do not have the digest ${digest}`);
+}
+
+const otherBytes = (name: ObjectName, stored: string | undefined): BoundaryError =>
+  new BoundaryError(
+    'ALREADY_EXISTS',
+    'conflicting_object',
+    `${said(name)} is stored with other bytes (${stored}). An object never changes: use another key.`,
+  );
+
+const resumeNeedsDigest = (): BoundaryError =>
+  new BoundaryError(
+    'INVALID_ARGUMENT',
+    'digest_needed',
+    'an upload can only be continued with the digest of the whole object: otherwise parts of two could be mixed',
+  );

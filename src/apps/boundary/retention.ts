@@ -1,0 +1,47 @@
+/** What may be trimmed, and what keeps the rest from it. */
+import type { ConsumerState, FactStore, StreamId, StreamState } from './store/store.ts';
+
+export interface Pin {
+  /** The consumer that is behind all others; a peer is one of them. Undefined: there is none, so nothing is confirmed. */
+  readonly name: string | undefined;
+  readonly cursor: number;
+  /** Facts after its cursor. */
+  readonly backlog: number;
+  readonly confirmedAt: Date | undefined;
+}
+
+/** What pins the space of a stream. Undefined if everything is confirmed. */
+export function pinOf(state: StreamState, consumers: readonly ConsumerState[]): Pin | undefined {
+  const slowest = consumers.reduce<ConsumerState | undefined>(
+    (a, b) => (a && a.cursor <= b.cursor ? a : b),
+    undefined,
+  );
+  const cursor = Math.max(slowest?.cursor ?? 0, state.first - 1);
+  const backlog = state.last - cursor;
+  if (backlog <= 0) return undefined;
+  return { name: slowest?.name, cursor, backlog, confirmedAt: slowest?.confirmedAt };
+}
+
+export function describePin(pin: Pin | undefined): string {
+  if (!pin) return 'Everything is confirmed: it goes with the next trim.';
+  const { name, cursor, backlog, confirmedAt } = pin;
+  if (name === undefined)
+    return `No consumer has confirmed anything: ${backlog} facts wait for the first one.`;
+  const since = confirmedAt
+    ? `last confirmed at ${confirmedAt.toISOString()}`
+    : 'has never confirmed anything';
+  return `Consumer "${name}" pins ${backlog} facts after offset ${cursor}; it ${since}.`;
+}
+
+/**
+ * Trims facts that every consumer has confirmed and that are older than this, by the node's clock. A fact that some
+ * consumer has not confirmed stays, however old it is; so does everything while there is no consumer.
+ */
+export async function trimConfirmed(store: FactStore, stream: StreamId, olderThan: Date): Promise<number> {
+  // In this order: a consumer that is created in between begins at the oldest fact that is left.
+  const consumers = await store.consumers(stream);
+  if (consumers.length === 0) return 0;
+  const young = await store.offsetAt(stream, olderThan);
+  const upTo = Math.min(young - 1, ...consumers.map(({ cursor }) => cursor));
+  return upTo < 1 ? 0 : store.trim(stream, upTo);
+}

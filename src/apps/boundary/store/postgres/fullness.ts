@@ -1,0 +1,36 @@
+/** Which streams have reached their limit. */
+import type { Queryable } from '../../../../engine/database/database.ts';
+import type { StreamId } from '../store.ts';
+
+const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
+
+/** Relies on streams_pkey. */
+export async function fullSince(on: Queryable, stream: StreamId): Promise<Date | undefined> {
+  const { rows } = await on.query<{ since: Date | null }>(
+    `select full_since as since from boundary.streams
+      where tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4`,
+    keyOf(stream),
+  );
+  return rows[0]?.since ?? undefined;
+}
+
+/** Of one tenant: few, so they are read at once. */
+export async function allFull(on: Queryable): Promise<(stream: StreamId) => Date | undefined> {
+  const { rows } = await on.query<{ stream: string; since: Date }>(
+    `select concat_ws('/', buffer, from_zone, to_zone) as stream, full_since as since
+       from boundary.streams where full_since is not null`,
+  );
+  const since = new Map(rows.map((row) => [row.stream, row.since]));
+  return ({ buffer, from, to }) => since.get(`${buffer}/${from}/${to}`);
+}
+
+/** The time of the first one that noticed stays. */
+export async function setFull(on: Queryable, stream: StreamId, full: boolean): Promise<void> {
+  await on.query(
+    `insert into boundary.streams as s (tenant_id, buffer, from_zone, to_zone, full_since)
+     values ($1, $2, $3, $4, case when $5 then now() end)
+     on conflict (tenant_id, buffer, from_zone, to_zone)
+     do update set full_since = case when $5 then coalesce(s.full_since, now()) end`,
+    [...keyOf(stream), full],
+  );
+}

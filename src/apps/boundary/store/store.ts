@@ -1,0 +1,196 @@
+/**
+ * The port to a node's storage: logs with dense offsets and keys that are unique forever, cursors of consumers, and what is
+ * kept about crossings. `test/apps/boundary/store/conformance.ts` says what an adapter must do.
+ */
+import type { DeliveredEntry, Delivery, Frontier } from '../domain/delivery.ts';
+import type { Receipt, SignedReceipt } from '../domain/receipt.ts';
+import type { FactRecord, GapRecord } from '../domain/record.ts';
+
+/**
+ * The two roles of a log. `store`: facts that were appended in this zone and go to another one. `forward`: facts that came
+ * from another zone, at the same offsets.
+ */
+export type BufferRole = 'store' | 'forward';
+
+export interface StreamId {
+  readonly tenantId: string;
+  readonly buffer: BufferRole;
+  readonly from: string;
+  readonly to: string;
+}
+
+export interface NewFact {
+  readonly record: FactRecord;
+  /** See `contentDigest`. */
+  readonly digest: string;
+}
+
+export interface Appended {
+  readonly offset: number;
+  /** The fact was there. */
+  readonly existing: boolean;
+}
+
+export interface StoredEntry extends Omit<DeliveredEntry, 'refusal'> {
+  readonly record: FactRecord | GapRecord;
+  /** By the clock of the storage; never decreases along the offsets. */
+  readonly appendedAt: Date;
+}
+
+export interface Found {
+  readonly stream: StreamId;
+  readonly offset: number;
+  /** Undefined if it was trimmed. */
+  readonly entry: StoredEntry | undefined;
+}
+
+export interface StreamState extends StreamId {
+  readonly epoch: string;
+  readonly chain: string;
+  /** The first offset that was not trimmed. */
+  readonly first: number;
+  /** 0: nothing was ever appended. */
+  readonly last: number;
+  /** Of the records that were not trimmed. */
+  readonly bytes: number;
+  /** Since when appends are refused, because the stream has reached its limit. */
+  readonly fullSince: Date | undefined;
+}
+
+export interface ReadOptions {
+  readonly after: number;
+  readonly limit: number;
+  readonly maxBytes: number;
+  /** Waits up to this long if there is nothing yet. */
+  readonly waitMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface ConsumerState {
+  readonly name: string;
+  /** Everything up to here is confirmed. */
+  readonly cursor: number;
+  /** The highest offset that was returned to the present instance. */
+  readonly fetched: number;
+  /** Which process has it. */
+  readonly instance: string;
+  /** Grows with each takeover and seek: what was fetched before counts no more. */
+  readonly generation: number;
+  readonly leasedUntil: Date;
+  readonly createdAt: Date;
+  readonly confirmedAt: Date | undefined;
+}
+
+/** Where a consumer begins or goes on. */
+export type Position =
+  | { readonly after: number }
+  | { readonly at: Date }
+  /** With the next fact to come. */
+  | 'end';
+
+export interface QuarantinedEntry {
+  /** In which zone it is kept: `store`, in the zone that sent it; `forward`, in the zone that could not take it. */
+  readonly buffer: BufferRole;
+  readonly from: string;
+  readonly to: string;
+  readonly epoch: string;
+  readonly offset: number;
+  readonly messageId: string;
+  readonly reason: string;
+  readonly message: string;
+  /** The record, byte for byte. */
+  readonly text: string;
+  readonly quarantinedAt: Date;
+}
+
+export interface Delivered {
+  readonly frontier: Frontier;
+  /** Undefined if everything in the delivery had been received before. */
+  readonly receipt: SignedReceipt | undefined;
+  readonly quarantined: readonly QuarantinedEntry[];
+}
+
+export interface FactStore {
+  /**
+   * Appends to a store buffer; resolves when it is durable. Concurrent callers share a commit. A message id is unique among
+   * all streams of a tenant that come from one zone, forever: also after its fact was trimmed. The same id with other
+   * content is refused (ALREADY_EXISTS, conflicting_duplicate), and the others of the commit do not notice.
+   */
+  append(stream: StreamId, fact: NewFact): Promise<Appended>;
+
+  /** Entries after an offset, in order. A reader that has seen n never finds anything below n appear later. */
+  read(stream: StreamId, options: ReadOptions): Promise<StoredEntry[]>;
+
+  /** Where a message id is, in a buffer of this node. */
+  find(tenantId: string, buffer: BufferRole, from: string, messageId: string): Promise<Found | undefined>;
+
+  /** Undefined while nothing was ever appended. */
+  state(stream: StreamId): Promise<StreamState | undefined>;
+  /** All streams of a tenant, by name. */
+  streams(tenantId: string): Promise<StreamState[]>;
+  /** The first offset that was appended at this time or later; one above the last if there is none. */
+  offsetAt(stream: StreamId, at: Date): Promise<number>;
+  /** Drops entries up to and including an offset. Ids stay, offsets continue. */
+  trim(stream: StreamId, upTo: number): Promise<number>;
+  /** Remembers that a stream has reached its limit, or is below it again, for all processes of the node. */
+  setFull(stream: StreamId, full: boolean): Promise<void>;
+  /**
+   * After the storage was restored from a backup: starts a new epoch, with offsets that go on from `nextOffset` if that is
+   * higher. The peer refuses it until it is accepted there (`acceptEpoch`).
+   */
+  newEpoch(stream: StreamId, nextOffset: number): Promise<string>;
+
+  /**
+   * Puts what a peer delivers into a forward buffer, all of it or nothing, and keeps the receipt that `sign` makes. What was
+   * received before is skipped. A delivery that does not fit what was received is refused (see `checkDelivery`). An entry
+   * that cannot be taken is put into quarantine, and a gap record takes its offset.
+   */
+  deliver(
+    stream: StreamId,
+    delivery: Delivery,
+    sign: (receipt: Receipt) => SignedReceipt,
+  ): Promise<Delivered>;
+  /** How far a forward buffer has come, in the source's offsets. Undefined: nothing was delivered yet. */
+  frontier(stream: StreamId): Promise<Frontier | undefined>;
+  /** Goes on with a new epoch of the source, from the offset that was reached. */
+  acceptEpoch(stream: StreamId, epoch: string, chain: string): Promise<Frontier>;
+
+  /**
+   * Returns the consumer, created at `start` if it is not known, and leases it to the instance. Refused while another
+   * instance has it (FAILED_PRECONDITION, consumer_in_use).
+   */
+  openConsumer(
+    stream: StreamId,
+    name: string,
+    options: { readonly instance: string; readonly leaseMs: number; readonly start: Position },
+  ): Promise<ConsumerState>;
+  /** Notes what the instance was given. False: the consumer was taken over, sought or deleted since it was opened. */
+  noteFetched(stream: StreamId, opened: ConsumerState, offset: number): Promise<boolean>;
+  /** Moves the cursor to an offset that was fetched, never backwards, and returns it. */
+  confirm(stream: StreamId, name: string, instance: string, offset: number): Promise<number>;
+  /** Moves a consumer anywhere. What it has fetched before can no longer be confirmed. */
+  seek(stream: StreamId, name: string, position: Position): Promise<ConsumerState>;
+  /** False: there was none. */
+  deleteConsumer(stream: StreamId, name: string): Promise<boolean>;
+  /** By name. */
+  consumers(stream: StreamId): Promise<ConsumerState[]>;
+
+  /** Keeps a receipt that a receiver has sent. */
+  addReceipt(buffer: BufferRole, receipt: SignedReceipt): Promise<void>;
+  /** Receipts that cover offsets after this one, in order. */
+  receipts(
+    stream: StreamId,
+    options: { readonly after: number; readonly limit: number },
+  ): Promise<SignedReceipt[]>;
+
+  /** Keeps what a receiver could not take, in the zone that sent it. */
+  quarantine(tenantId: string, entries: readonly QuarantinedEntry[]): Promise<void>;
+  /** What is in quarantine and after an offset, in order. */
+  quarantined(
+    stream: StreamId,
+    options: { readonly after: number; readonly limit: number },
+  ): Promise<QuarantinedEntry[]>;
+
+  /** Ends waiting reads. */
+  stop(): Promise<void>;
+}

@@ -1,0 +1,82 @@
+import { expect, test } from 'vitest';
+import { confirmReceipt, fetchFacts } from '../../../src/apps/boundary/consume.ts';
+import { Admission } from '../../../src/apps/boundary/limits/admission.ts';
+import { defaultLimits } from '../../../src/apps/boundary/limits/fill.ts';
+import { trimConfirmed } from '../../../src/apps/boundary/retention.ts';
+import type { FactStore, StreamId } from '../../../src/apps/boundary/store/store.ts';
+import { fact } from './store/conformance.ts';
+import { boundaryDatabase, storeOn } from './support.ts';
+
+const stream: StreamId = { tenantId: 'default', buffer: 'store', from: 'plant-a', to: 'enterprise' };
+
+/** As a node does it. Returns false when it was refused for want of room. */
+async function append(store: FactStore, admission: Admission, id: string): Promise<boolean> {
+  const made = fact(id);
+  try {
+    await admission.admit(stream, JSON.stringify(made.record).length);
+  } catch (error) {
+    expect(error).toMatchObject({ code: 'RESOURCE_EXHAUSTED', reason: 'stream_full' });
+    return false;
+  }
+  await store.append(stream, made);
+  return true;
+}
+
+test('BND-9: appends are refused at 80 %, accepted again at 70 %, nothing is lost, and who pins the space is named', async () => {
+  const { database } = await boundaryDatabase();
+  const store = storeOn(database);
+  await store.append(stream, fact('first'));
+  const each = (await store.state(stream))?.bytes ?? 0;
+  const limits = { ...defaultLimits, maxBytes: 100 * each };
+  let now = 0;
+  const admissionOn = () =>
+    new Admission({ store, limits, freeBytes: async () => undefined, refreshMs: 1000, clock: () => now });
+  const admission = admissionOn();
+  const taken: string[] = [];
+  for (let n = 1; n <= 120; n++) if (await append(store, admission, `m${n}`)) taken.push(`m${n}`);
+  const { last = 0, bytes = 0 } = (await store.state(stream)) ?? {};
+  expect(last).toBe(taken.length + 1);
+  expect(bytes / limits.maxBytes).toBeGreaterThanOrEqual(0.8);
+  expect(bytes / limits.maxBytes).toBeLessThan(0.82);
+  // Another process of the node, or the next one, knows.
+  expect(await append(store, admissionOn(), 'other')).toBe(false);
+
+  const { entries } = await fetchFacts(store, stream, { consumer: 'erp', limit: 50 });
+  await expect(admission.admit(stream, 1)).rejects.toThrow('Consumer "erp" pins');
+  const confirmAndTrim = async (offset: number): Promise<void> => {
+    await confirmReceipt(store, stream, { consumer: 'erp', offset });
+    await trimConfirmed(store, stream, new Date(Date.now() + 3_600_000));
+    now += 1000;
+  };
+  expect(entries).toHaveLength(50);
+  await confirmAndTrim(5);
+  expect(await append(store, admission, 'at 75 %')).toBe(false);
+  await confirmAndTrim(20);
+  expect(await append(store, admission, 'at 60 %')).toBe(true);
+  expect(await append(store, admissionOn(), 'other')).toBe(true);
+  // Nothing that was not confirmed is gone.
+  const { entries: rest } = await fetchFacts(store, stream, { consumer: 'erp', limit: 1000 });
+  expect(rest.map(({ key }) => key)).toEqual([...taken.slice(19), 'at 60 %', 'other']);
+});
+
+test('BND-9: a disk that has no room stops appends, whatever the stream may hold', async () => {
+  const { database } = await boundaryDatabase();
+  const store = storeOn(database);
+  let now = 0;
+  let free = 10 * 1024 ** 3;
+  const admission = new Admission({
+    store,
+    limits: defaultLimits,
+    freeBytes: async () => free,
+    clock: () => now,
+  });
+  expect(await append(store, admission, 'a')).toBe(true);
+  free = defaultLimits.reserveBytes;
+  now += 1000;
+  expect(await append(store, admission, 'b')).toBe(false);
+  expect((await store.state(stream))?.fullSince).toBeInstanceOf(Date);
+  free = 2 * defaultLimits.reserveBytes;
+  now += 1000;
+  expect(await append(store, admission, 'b')).toBe(true);
+  expect((await store.state(stream))?.fullSince).toBeUndefined();
+});
