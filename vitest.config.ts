@@ -24,7 +24,8 @@ export default defineConfig({
     testTimeout: 120_000,
     hookTimeout: 120_000,
     pool: 'forks',
-    maxWorkers: 2,
+    // More than cores: most tests wait for a process, a lease or a poll.
+    maxWorkers: 3,
     projects: [
       {
         extends: true,

@@ -13,6 +13,12 @@ import { migrationFolders, problemsIn, release, unreleasedIn } from './released.
 
 const { values } = parseArgs({ options: { check: { type: 'boolean' }, unpublished: { type: 'boolean' } } });
 const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
+if (version.endsWith('-dev')) {
+  console.error(
+    `${version} is between two releases. Set the version in package.json first: see docs/releasing.md`,
+  );
+  process.exit(1);
+}
 const folders = migrationFolders('src');
 const unpublished = values.unpublished ? version : undefined;
 

@@ -10,7 +10,6 @@ import { privateNats } from '../support/services/nats.ts';
 import { privateRabbitmq } from '../support/services/rabbitmq.ts';
 
 const reconnect = { minMs: 100, maxMs: 500 };
-/** Long enough to tell a job that was polled from one whose hint was heard. */
 const pollIntervalMs = 3000;
 
 const brokers = [
@@ -32,7 +31,7 @@ describe.each(brokers)(
   '$name is stopped and started again while jobs flow',
   ({ broker, wakeup, settings }) => {
     test('everything is done by polling meanwhile, and hints flow again afterwards', {
-      timeout: 180_000,
+      timeout: 400_000,
     }, async () => {
       const random = seededRandom();
       const service = await broker();
@@ -55,26 +54,25 @@ describe.each(brokers)(
         ours.status().state === state && (await status()).every(({ states }) => states[0] === state);
 
       let jobs = 0;
-      /** How long a job waits on an idle system, in milliseconds, at different moments between two polls. */
-      const waits = async (times: number) => {
-        const all: number[] = [];
-        for (let n = 0; n < times; n += 1) {
-          await sleep(random.between(100, 800));
-          const { id } = await bundle.tallyman.enqueue(bundle.kinds.plain, { i: n });
-          const began = performance.now();
-          await until(
-            'it ran',
-            async () => (await bundle.rows('select 1 from runs where job = $1', [id])).length > 0,
-          );
-          all.push(performance.now() - began);
-          jobs += 1;
-        }
-        return all.sort((a, b) => a - b);
+      const runsOne = async () => {
+        const { id } = await bundle.tallyman.enqueue(bundle.kinds.plain, { i: jobs });
+        jobs += 1;
+        await until(
+          'it ran',
+          async () => (await bundle.rows('select 1 from runs where job = $1', [id])).length > 0,
+        );
       };
-      const middle = (sorted: number[]) => sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+      const hints = async () => (await status()).map((each) => each.hints);
+      /** On an idle system the hint of one job reaches every worker. That a hint is followed by a claim is shown elsewhere. */
+      const hintsFlow = async (when: string) => {
+        const before = await hints();
+        await runsOne();
+        await until(`every worker has heard of it ${when}`, async () =>
+          (await hints()).every((heard, i) => heard > (before[i] ?? 0)),
+        );
+      };
 
-      const before = middle(await waits(4));
-      expect(before).toBeLessThan(pollIntervalMs / 4);
+      await hintsFlow('at first');
 
       const write = () => load(writers.map((writer) => (ended) => writer.writeUntil(ended, 20)));
       const writers = laneNames(20, 2).map((lanes) => new LaneWriter(bundle, random, lanes));
@@ -85,29 +83,23 @@ describe.each(brokers)(
       await sleep(1000);
       await writing.stop();
       await drained(bundle, fleet);
-      const away = (await waits(2)).at(-1) ?? 0;
-      expect(away).toBeLessThan(pollIntervalMs * 3);
+      const deaf = await hints();
+      await runsOne();
+      expect(await hints()).toEqual(deaf);
 
       writing = write();
       await service.start();
       await until('everybody is back', () => isState('up'));
-      const heard = (await status()).map(({ hints }) => hints);
       await sleep(500);
       await writing.stop();
       await drained(bundle, fleet);
-      const after = middle(await waits(4));
-      expect(after).toBeLessThan(pollIntervalMs / 4);
-      (await status()).forEach(({ hints }, i) => {
-        expect(hints).toBeGreaterThan(heard[i] ?? 0);
-      });
+      await hintsFlow('after the restart');
 
       await drained(bundle, fleet);
       expect(await amiss(bundle)).toEqual({});
       jobs += writers.flatMap((writer) => writer.acknowledged).length;
       await expectFinishedOnce(bundle, jobs);
-      console.info(
-        `chaos: ${jobs} jobs; wake-up ${before.toFixed(0)} ms, by polling up to ${away.toFixed(0)} ms, afterwards ${after.toFixed(0)} ms`,
-      );
+      console.info(`chaos: ${jobs} jobs, with the broker and without`);
     });
   },
 );

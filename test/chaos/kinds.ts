@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Queryable } from '../../src/engine/database/database.ts';
 import { messageOf } from '../../src/engine/errors.ts';
@@ -29,8 +30,15 @@ export interface Step {
 
 export interface PausedStep extends Step {
   readonly how: 'plain' | 'commit' | 'in commit' | 'until told';
-  /** How long the second run takes. Default 0. */
-  readonly againMs?: number;
+  /** The first run goes on when this file is there. */
+  readonly until?: string;
+  /** Later runs go on when this file is there. */
+  readonly againUntil?: string;
+}
+
+/** A file can be seen without a connection: a process that has just been continued sees it before it learns anything else. */
+async function appears(path: string | undefined): Promise<void> {
+  while (path !== undefined && !existsSync(path)) await sleep(10);
 }
 
 export interface Recorder {
@@ -115,19 +123,19 @@ export function chaosKinds(recorder?: Recorder) {
     },
   });
 
-  /** Run by a worker that is about to be paused, and again by another. Only the first run takes its time, if any. */
+  /** Run by a worker that is about to be paused, and again by another. */
   const paused = defineKind<PausedStep>({
     name: 'paused',
     retry: { maxAttempts: 5, backoff: () => 0 },
     handler: async (step, ctx) => {
       const { rows } = await database.query('select 1 from runs where job = $1', [ctx.id]);
-      const slow = step.ms !== undefined && rows.length === 0;
-      const pause = () => sleep(slow ? step.ms : step.againMs);
+      const isFirst = rows.length === 0;
+      const pause = () => appears(isFirst ? step.until : step.againUntil);
       await ran(step, ctx);
       if (step.how === 'plain') {
         await pause();
       } else if (step.how === 'until told') {
-        if (!slow) return;
+        if (!isFirst || step.until === undefined) return;
         if (!ctx.signal.aborted)
           await new Promise((resolve) => ctx.signal.addEventListener('abort', resolve));
         await note(step, ctx, `signal: ${(ctx.signal.reason as Error).name}`);

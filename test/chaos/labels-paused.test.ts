@@ -3,38 +3,36 @@ import { hashesAt } from '../apps/labels/shelf.ts';
 import { mac, setPrice } from '../apps/labels/support.ts';
 import { Fleet } from '../support/chaos.ts';
 import { drained, until } from '../support/engine.ts';
-import { acceptedImages, gatewayProcess, labelWorker, recordedShop, switchGateway } from './labels-scene.ts';
+import { HoldingProxy } from './holding-proxy.ts';
+import { acceptedImages, gatewayProcess, labelWorker, recordedShop } from './labels-scene.ts';
 
 test('LBL-3, LBL-5: a worker paused beyond its lease while it pushes: its late result changes nothing, and the label is pushed to once more', {
-  timeout: 120_000,
+  timeout: 300_000,
 }, async () => {
-  const heldMs = 8000;
-  const gateway = await gatewayProcess({ latency: { minMs: heldMs, maxMs: heldMs } });
-  const scene = await recordedShop(gateway, { labels: 1, products: 1, timeoutMs: 60_000 });
+  const gateway = await gatewayProcess({});
+  const line = await HoldingProxy.before(gateway);
+  const scene = await recordedShop(line.url, { labels: 1, products: 1, timeoutMs: 60_000 });
   const options = {
-    leaseMs: 1500,
+    // Longer than a live worker can be kept from the processor on a busy machine.
+    leaseMs: 6000,
     renewMs: 500,
     recoverIntervalMs: 300,
     pollIntervalMs: 100,
     concurrency: 4,
   };
   const settings = { url: scene.url, program: labelWorker, more: { secret: scene.secret }, options };
-  // The token first: that call is held up as well.
-  await switchGateway(gateway, { latency: { minMs: 0, maxMs: 0 } });
   const first = new Fleet(settings);
   await first.start(1);
   const [sleeper] = first.all;
   await drained(scene);
   const [early, late] = await hashesAt('2.00', '3.00');
-  await switchGateway(gateway, { latency: { minMs: heldMs, maxMs: heldMs } });
-  const pushed = (await calls(gateway)) + 1;
+  line.isHolding = true;
   await setPrice(scene, 'P0', '2.00');
-  await until('the push is on its way', async () => (await calls(gateway)) >= pushed);
-  const heldUntil = Date.now() + heldMs;
+  await until('the push is on its way', () => line.held === 1);
   sleeper?.signal('SIGSTOP');
 
-  // The gateway has the image and takes its time; another worker takes the label over and goes on.
-  await switchGateway(gateway, { latency: { minMs: 0, maxMs: 0 } });
+  // The image is on its way and takes its time; another worker takes the label over and goes on.
+  line.isHolding = false;
   const second = new Fleet(settings);
   await second.start(1);
   const otherId = await second.all[0]?.ready;
@@ -42,8 +40,8 @@ test('LBL-3, LBL-5: a worker paused beyond its lease while it pushes: its late r
   await drained(scene);
   const [begin] = await hashesAt('1.00');
   expect(await acceptedImages(gateway, mac(1))).toEqual([begin, early, late]);
-  expect(Date.now()).toBeLessThan(heldUntil);
   // Now the old one arrives, and nobody but the paused worker knows.
+  line.release();
   await until('the late push has arrived', async () => (await acceptedImages(gateway, mac(1))).length === 4);
   const state = async () => ({
     pages: await scene.rows('select * from labels.pages'),
@@ -69,8 +67,3 @@ test('LBL-3, LBL-5: a worker paused beyond its lease while it pushes: its late r
   expect(await scene.rows('select 1 from tallyman.dead_letters')).toEqual([]);
   expect(sleeper?.end).toBeUndefined();
 });
-
-async function calls(gateway: string): Promise<number> {
-  const response = await fetch(`${gateway}/simulator`);
-  return ((await response.json()) as { calls: number }).calls;
-}

@@ -25,7 +25,7 @@ export async function gatewayProcess(options: LabelSimulatorOptions): Promise<st
 /** A shop whose gateway is that process, and a record of what was committed for each label, in that order. */
 export async function recordedShop(
   gatewayUrl: string,
-  { timeoutMs = 1000, ...options }: ShopOptions & { readonly timeoutMs?: number },
+  { timeoutMs = 3000, ...options }: ShopOptions & { readonly timeoutMs?: number },
 ): Promise<Shop> {
   const scene = await shop(options);
   await scene.rows(`create table counted (mac text primary key, n integer not null default 0)`);
@@ -103,7 +103,11 @@ export async function expectedImages(scene: Shop): Promise<Map<string, string[]>
   const panel = { width: 200, height: 200, palette: 'bw' } as const;
   const expected = new Map<string, string[]>();
   for (const { mac: label, price, version } of rows) {
-    const { hash } = await images.render({ svg: designs.get(version) ?? '', values: { price }, panel });
+    const { hash } = await images.render('test', {
+      svg: designs.get(version) ?? '',
+      values: { price },
+      panel,
+    });
     const known = expected.get(label) ?? [];
     if (known.at(-1) !== hash) known.push(hash);
     expected.set(label, known);
@@ -121,12 +125,4 @@ export async function acceptedImages(gatewayUrl: string, label: string): Promise
 export async function acceptedCount(gatewayUrl: string): Promise<number> {
   const response = await fetch(`${gatewayUrl}/simulator`);
   return ((await response.json()) as { accepted: number }).accepted;
-}
-
-export async function switchGateway(gatewayUrl: string, settings: LabelSimulatorOptions): Promise<void> {
-  const response = await fetch(`${gatewayUrl}/simulator/settings`, {
-    method: 'PATCH',
-    body: JSON.stringify(settings),
-  });
-  if (!response.ok) throw new Error(await response.text());
 }

@@ -92,7 +92,7 @@ describe('connections are lost', () => {
       await run();
       throw cutOff();
     });
-    await bundle.work({ kinds: [kind], leaseMs: 1000, renewMs: 200, recoverIntervalMs: 100 });
+    await bundle.work({ kinds: [kind], leaseMs: 6000, renewMs: 200, recoverIntervalMs: 100 });
     await until('all ran', () => ran.length === 3);
     await drained(bundle);
     expect(ran.filter((n) => n > 0)).toEqual([1, 2]);
@@ -183,7 +183,7 @@ describe('connections are lost', () => {
   });
 
   test('ENG-8, LANE-4: ten seconds of pg_terminate_backend against all of the workers’ backends', {
-    timeout: 120_000,
+    timeout: 300_000,
   }, async () => {
     const random = seededRandom();
     const bundle = await scene();
@@ -204,7 +204,7 @@ describe('connections are lost', () => {
   });
 
   test('a commit succeeded, but the client saw an error: whatever the statement was, nothing is lost or done twice', {
-    timeout: 120_000,
+    timeout: 300_000,
   }, async () => {
     const random = seededRandom();
     const bundle = await scene();

@@ -163,7 +163,7 @@ describe('a transaction elsewhere that stays open holds back vacuum', () => {
   test.each([
     ['a reader', 'begin isolation level repeatable read; select 1'],
     ['a writer', 'begin; select pg_current_xact_id()'],
-  ])('ENG-2: claims go on finding work, at the same cost: %s', async (_, begin) => {
+  ])('ENG-2: claims go on finding work, at the same cost: %s', { timeout: 300_000 }, async (_, begin) => {
     const bundle = await engine();
     const kind = defineKind<{ n: number }>({ name: 'k', handler: () => {} });
     const add = (n: number) =>
@@ -190,7 +190,7 @@ describe('a transaction elsewhere that stays open holds back vacuum', () => {
       costs.ordinary.push(await pages(client, claim(false)));
       costs.late.push(await pages(client, claim(true)));
       const worker = await bundle.work({ kinds: [kind], maxPrefetch: 50 });
-      await drained(bundle, 20_000);
+      await drained(bundle);
       await worker.stop();
     }
     console.info(

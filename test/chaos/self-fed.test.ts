@@ -14,7 +14,7 @@ const options = {
 };
 
 test('ENG-2, ENG-8: workers that claim in the commits of their own enqueues, killed and cut off: nothing lost, nothing twice', {
-  timeout: 120_000,
+  timeout: 300_000,
 }, async () => {
   const random = seededRandom();
   const { url, rows } = await scene();
@@ -24,6 +24,7 @@ test('ENG-2, ENG-8: workers that claim in the commits of their own enqueues, kil
   const fleet = new Fleet({ url: proxy.url, options, program, more: { seed: random.seed } });
   await fleet.start(2);
   const claimedAtOnce = async () => (await rows('select from acknowledged where at_once')).length;
+  await until('some were claimed as they were enqueued', async () => (await claimedAtOnce()) > 0);
   while (fleet.kills < 15) {
     const enough = (await claimedAtOnce()) + 8;
     const deadline = Date.now() + 3000;

@@ -207,26 +207,38 @@ export class SoakFleet {
   /** How those ended that nobody had killed. */
   readonly strange: string[] = [];
   #started = 0;
-  readonly #all: { readonly number: number; readonly child: ChildProcess }[] = [];
+  readonly #all: {
+    readonly number: number;
+    readonly child: ChildProcess;
+    readonly ready: Promise<unknown>;
+  }[] = [];
   readonly #killed = new WeakSet<ChildProcess>();
   readonly #url: string;
-  readonly #size: number;
+  readonly size: number;
   readonly #leaseMs: number | undefined;
   readonly #database: Queryable;
 
   constructor(url: string, size: number, leaseMs: number | undefined, database: Queryable) {
     this.#url = url;
-    this.#size = size;
+    this.size = size;
     this.#leaseMs = leaseMs;
     this.#database = database;
   }
 
   async start(): Promise<void> {
-    const ready = Array.from({ length: this.#size }, () => once(this.#launch(), 'message'));
-    await Promise.all(ready);
+    for (let n = 0; n < this.size; n += 1) this.#launch();
+    await this.#allReady();
   }
 
+  /** Rejects when one ends before it is. */
+  async #allReady(): Promise<void> {
+    await Promise.all(this.#all.map(({ ready }) => ready));
+  }
+
+  /** Once all are ready: on a machine where a start takes longer than the time between two kills none would ever work. */
   async killOne(random: Random): Promise<void> {
+    // One that ended by itself is reported as such.
+    await this.#allReady().catch(() => {});
     const at = random.whole(this.#all.length);
     const [victim] = this.#all.splice(at, 1);
     if (!victim) return;
@@ -249,7 +261,7 @@ export class SoakFleet {
     );
   }
 
-  #launch(): ChildProcess {
+  #launch(): void {
     this.#started += 1;
     const settings: SoakSettings = { url: this.#url, process: this.#started, leaseMs: this.#leaseMs };
     const child = fork(program, [JSON.stringify(settings)], {
@@ -266,7 +278,13 @@ export class SoakFleet {
       if (!this.#killed.has(child))
         this.strange.push(`process ${settings.process}: ${signal ?? code}: ${output}`);
     });
-    this.#all.push({ number: this.#started, child });
-    return child;
+    const ready = Promise.race([
+      once(child, 'message'),
+      once(child, 'exit').then(() => {
+        throw new Error(`process ${settings.process} ended before it was ready: ${output}`);
+      }),
+    ]);
+    ready.catch(() => {});
+    this.#all.push({ number: this.#started, child, ready });
   }
 }

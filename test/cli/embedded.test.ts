@@ -150,7 +150,7 @@ describe('a worker that uses the server of another process', () => {
     await Promise.race([guest, serve].map((each) => each.said('embedded PostgreSQL is running')));
     await Promise.race([guest, serve].map((each) => each.said('another process has started')));
     await works(cwd, guest, 13);
-    await expect.poll(async () => (await fetch(`${url}/v1/queues`)).status, { timeout: 10_000 }).toBe(200);
+    await expect.poll(async () => (await fetch(`${url}/v1/queues`)).status).toBe(200);
   });
 
   test('ends with one clear error and exit code 4 when the server cannot be started again', async () => {

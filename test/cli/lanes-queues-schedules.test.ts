@@ -33,12 +33,12 @@ test('a blocked lane is shown with what blocked it, and goes on when a person sa
   expect(page.stdout).toContain('the scale is stuck');
   expect(page.stdout).toMatch(new RegExp(`newest jobs\n.*\n *${second.id} +QUEUED`));
   const { items } = JSON.parse((await cli('lanes', 'list', '--json')).stdout);
-  expect(items).toMatchObject([{ key: 'scale-1', state: 'blocked', blockedBy: first.id, pending: 1 }]);
+  expect(items).toMatchObject([{ key: 'scale-1', state: 'blocked', blocked_by: first.id, pending: 1 }]);
   const one = JSON.parse((await cli('lanes', 'show', 'scale-1', '--json')).stdout);
   expect(one).toMatchObject({
     key: 'scale-1',
-    blockedByJob: { id: first.id },
-    newestJobs: [{ id: second.id }, {}],
+    blocked_by_job: { id: first.id },
+    newest_jobs: [{ id: second.id }, {}],
   });
 
   expect(await cli('lanes', 'unblock', 'scale-1')).toMatchObject({
@@ -71,12 +71,19 @@ test('queues are paused, resumed and limited', async () => {
   expect((await cli('queues', 'limit', 'shipping', '--rate', 'none')).code).toBe(0);
   const { items } = JSON.parse((await cli('queues', 'list', '--json')).stdout);
   expect(items.find((queue: { name: string }) => queue.name === 'shipping')).toMatchObject({
-    paused: false,
-    maxRunning: 4,
-    ratePerSecond: null,
+    paused_at: null,
+    max_running: 4,
+    rate_per_second: null,
     ready: 0,
   });
-  expect((await cli('queues', 'pause', 'shiping')).code).toBe(3);
+  expect((await cli('queues', 'resume', 'shiping')).code).toBe(3);
+  expect(await cli('queues', 'pause', 'not-yet')).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('queue "not-yet" is paused; it is new'),
+  });
+  expect((await tallyman.queues.list()).find(({ name }) => name === 'not-yet')).toMatchObject({
+    paused: true,
+  });
 });
 
 test.each([

@@ -13,7 +13,7 @@ async function place(more: Record<string, string> = {}) {
   const cwd = await scratch();
   const env = { DATABASE_URL: url, TALLYMAN_SECRET_KEY: Buffer.alloc(32, 1).toString('base64'), ...more };
   const cli = (...args: string[]) => start('src/cli/main.ts', args, { cwd, env });
-  return { cwd, cli };
+  return { cwd, cli, env };
 }
 
 test('serve runs the API, the worker and deliveries; SIGTERM lets what runs finish', async () => {
@@ -55,6 +55,14 @@ test('serve --only runs a part alone', async () => {
     code: 2,
     stderr: expect.stringContaining('there is no part "apu"'),
   });
+  serving.child.kill('SIGTERM');
+  expect(await serving.ended).toMatchObject({ code: 0 });
+});
+
+test('serve --only may be repeated: it runs all of the named parts', async () => {
+  const { cli } = await place();
+  const serving = cli('serve', '--only', 'api', '--only', 'webhooks,api', '--port', '0', '--migrate');
+  await serving.said('"parts":["api","webhooks"]');
   serving.child.kill('SIGTERM');
   expect(await serving.ended).toMatchObject({ code: 0 });
 });
@@ -114,7 +122,7 @@ test('tenants and keys: made, listed, revoked; the key is shown once, on stdout 
   const made = await cli('keys', 'create', '--name', 'dock', '--role', 'producer', '--tenant', 'acme').ended;
   expect(made.stdout).toMatch(/^tlm_[a-z0-9]{12}_[\w-]{43}\n$/);
   const { items } = JSON.parse((await cli('keys', 'list', '--json').ended).stdout);
-  expect(items).toMatchObject([{ name: 'dock', role: 'producer', tenantId: 'acme', revokedAt: null }]);
+  expect(items).toMatchObject([{ name: 'dock', role: 'producer', tenant_id: 'acme', revoked_at: null }]);
   expect((await cli('keys', 'list').ended).stdout).toMatch(/KEY +NAME +TENANT +ROLE +STATE/);
   expect(await cli('keys', 'revoke', items[0].id).ended).toMatchObject({ code: 0 });
   expect((await cli('keys', 'list').ended).stdout).toContain('revoked');
@@ -129,7 +137,11 @@ test('MQTT-5, RFID-1: a read that is published at a broker is a basket in the AP
   const broker = await privateMosquitto();
   onTestFinished(() => broker[Symbol.asyncDispose]());
   await broker.start();
-  const { cli } = await place({ MQTT_BROKER_HOST: '127.0.0.1', MQTT_BROKER_PORT: String(broker.port) });
+  const { cli } = await place({
+    MQTT_BROKER_HOST: '127.0.0.1',
+    MQTT_BROKER_PORT: String(broker.port),
+    MQTT_SUBSCRIBE_TOPICS: 'zebra/fx/+/reads',
+  });
   const serving = cli('serve', '--only', 'api,rfid', '--port', '0', '--migrate');
   const url = await serving.said(/"url":"(http:[^"]+)"/);
   const ask = async (method: string, path: string, body?: unknown) => {
@@ -145,8 +157,10 @@ test('MQTT-5, RFID-1: a read that is published at a broker is a basket in the AP
   };
   const dock = await ask('POST', '/v1/locations', { name: 'dock 1' });
   await ask('PUT', '/v1/devices/fx-1', { location_id: dock.body.id, role: 'dock-door' });
-  const { checks } = (await ask('GET', '/v1/health/ready')).body;
-  expect(checks.mqtt).toEqual({ status: 'up' });
+  await until(
+    'it is connected to the broker',
+    async () => (await ask('GET', '/v1/health/ready')).body.checks.mqtt.status === 'up',
+  );
   const publisher = await connectAsync(broker.url, { clientId: 'reader' });
   const epc = '3314257BF40C0E4000000190';
   const read = {
@@ -163,8 +177,59 @@ test('MQTT-5, RFID-1: a read that is published at a broker is a basket in the AP
     const { items } = (await ask('GET', '/v1/dead-letters?kind=iot.unreadable-message')).body;
     return items.length === 1;
   });
-  const metrics = await (await fetch(`${url}/metrics`)).text();
-  expect(metrics).toContain('tallyman_reads_total{path="mqtt",outcome="processed"} 1');
+  await until('it is counted', async () =>
+    (await (await fetch(`${url}/metrics`)).text()).includes(
+      'tallyman_reads_total{path="mqtt",outcome="processed"} 1\n',
+    ),
+  );
   serving.child.kill('SIGTERM');
   expect(await serving.ended).toMatchObject({ code: 0 });
+});
+
+test('three serve that start at once on an empty database all come up', { timeout: 300_000 }, async () => {
+  const { cli } = await place();
+  const serving = [1, 2, 3].map(() => cli('serve', '--port', '0', '--migrate'));
+  await Promise.all(serving.map((each) => each.said(/"url":"(http:[^"]+)"/)));
+  for (const { child } of serving) child.kill('SIGTERM');
+  expect((await Promise.all(serving.map(({ ended }) => ended))).map(({ code }) => code)).toEqual([0, 0, 0]);
+});
+
+test('MQTT-1: two instances on one host share the messages of a group, each with its own instance id', {
+  timeout: 300_000,
+}, async () => {
+  const broker = await privateMosquitto();
+  onTestFinished(() => broker[Symbol.asyncDispose]());
+  await broker.start();
+  const mqtt = {
+    MQTT_BROKER_HOST: '127.0.0.1',
+    MQTT_BROKER_PORT: String(broker.port),
+    MQTT_SUBSCRIBE_TOPICS: 'zebra/fx/+/reads',
+    MQTT_SHARED_SUBSCRIPTION_GROUP: 'reads',
+    MQTT_ENVIRONMENT_ID: 'test',
+  };
+  const { cwd, env } = await place();
+  const serving = ['a', 'b'].map((MQTT_INSTANCE_ID) =>
+    start('src/cli/main.ts', ['serve', '--only', 'api,rfid', '--port', '0', '--migrate'], {
+      cwd,
+      env: { ...env, ...mqtt, MQTT_INSTANCE_ID },
+    }),
+  );
+  const urls = await Promise.all(serving.map((each) => each.said(/"url":"(http:[^"]+)"/)));
+  await Promise.all(serving.map((each, i) => each.said(`mqtt-processor-test-${'ab'[i]}`)));
+  const publisher = await connectAsync(broker.url, { clientId: 'reader' });
+  const count = 40;
+  for (let i = 0; i < count; i += 1)
+    await publisher.publishAsync('zebra/fx/fx-1/reads', JSON.stringify({ not: i }), { qos: 2 });
+  await publisher.endAsync();
+  const taken = () =>
+    Promise.all(
+      urls.map(async (url) => {
+        const text = await (await fetch(`${url}/metrics`)).text();
+        return Number(/^tallyman_mqtt_messages_total (\d+)$/m.exec(text)?.[1]);
+      }),
+    );
+  await until('all are taken', async () => (await taken()).reduce((sum, n) => sum + n, 0) === count);
+  expect(Math.min(...(await taken()))).toBeGreaterThan(0);
+  for (const { child } of serving) child.kill('SIGTERM');
+  expect((await Promise.all(serving.map(({ ended }) => ended))).map(({ code }) => code)).toEqual([0, 0]);
 });

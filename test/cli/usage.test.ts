@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import type { EventEmitter } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -19,12 +20,13 @@ test('--version and --help go to stdout and need no database', async () => {
 });
 
 test('every command has help with an example', async () => {
-  const walk = (command: ReturnType<typeof buildProgram>, path: string[]): string[][] =>
+  type Program = ReturnType<typeof buildProgram>;
+  const walk = (command: Program, path: string[]): { path: string; command: Program }[] =>
     command.commands.length === 0
-      ? [path]
+      ? [{ path: path.join(' '), command }]
       : command.commands.flatMap((sub) => walk(sub, [...path, sub.name()]));
-  const paths = walk(buildProgram(apps), []);
-  expect(paths.map((path) => path.join(' '))).toEqual(
+  const found = walk(buildProgram(apps), []);
+  expect(found.map(({ path }) => path)).toEqual(
     expect.arrayContaining([
       'jobs list',
       'dead-letters redrive',
@@ -34,11 +36,14 @@ test('every command has help with an example', async () => {
       'migrate',
     ]),
   );
-  const helps = await Promise.all(paths.map((path) => cli(...path, '--help')));
-  helps.forEach(({ code, stdout }, i) => {
-    expect({ path: paths[i], code }).toEqual({ path: paths[i], code: 0 });
-    expect(stdout).toContain(`Examples:\n  $ tallyman ${paths[i]?.join(' ')}`);
-  });
+  for (const { path, command } of found) {
+    let help = '';
+    command.configureOutput({ writeOut: (text) => (help += text) }).outputHelp();
+    expect(help).toContain(`Examples:\n  $ tallyman ${path}`);
+  }
+  const { code, stdout } = await cli('iot', 'devices', 'add', '--help');
+  expect(code).toBe(0);
+  expect(stdout).toContain('Examples:\n  $ tallyman iot devices add');
 });
 
 test.each([
@@ -51,6 +56,33 @@ test.each([
   const ended = await cli(...args);
   expect(complaint(ended)).toContain(says);
   expect(ended.code).toBe(2);
+});
+
+test.each([
+  { args: ['jobs', 'list', '--kind', 'a', '--kind', 'b'], says: /option '-k, --kind <name>' is given twice/ },
+  { args: ['jobs', 'list', '-n', '1', '--limit', '2'], says: /-n, --limit <count>' is given twice/ },
+  { args: ['serve', '--port', '1', '--port', '2'], says: /--port <number>' is given twice/ },
+  { args: ['--config', 'a', '--config', 'b', 'jobs', 'list'], says: /--config <file>' is given twice/ },
+  { args: ['serve', '--only', 'api', '--only', 'apu'], says: /there is no part "apu"/ },
+])('$args: an option with one value is not given twice', async ({ args, says }) => {
+  const ended = await cli(...args);
+  expect(complaint(ended)).toMatch(says);
+  expect(ended.code).toBe(2);
+});
+
+test('every option with a value either takes several, or refuses the second', () => {
+  const walk = (command: ReturnType<typeof buildProgram>): ReturnType<typeof buildProgram>[] => [
+    command,
+    ...command.commands.flatMap(walk),
+  ];
+  const accepts: string[] = [];
+  for (const command of walk(buildProgram(apps)))
+    for (const option of command.options.filter(({ required, optional }) => required || optional)) {
+      // One listener takes the value; the other refuses a second one.
+      const listeners = (command as unknown as EventEmitter).listenerCount(`option:${option.name()}`);
+      if (listeners < 2 && !option.variadic) accepts.push(`${command.name()} ${option.long}`);
+    }
+  expect(accepts.sort()).toEqual(['serve --only', 'verify --key', 'worker --queues']);
 });
 
 describe('config', () => {

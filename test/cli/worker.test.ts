@@ -59,9 +59,9 @@ test.each([
   const { child, ended, said } = worker();
   await said('began 60000');
   child.kill(name);
-  await said('a second signal ends it at once');
-  // The echo of the first (npm passes on what the terminal has sent too) does not count.
+  // The echo of the first (npm passes on what the terminal has sent too) does not count. Sent at once: what comes later is no echo.
   child.kill(name);
+  await said('a second signal ends it at once');
   await new Promise((later) => setTimeout(later, 900));
   expect(child.exitCode).toBeNull();
   child.kill(name);

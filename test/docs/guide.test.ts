@@ -17,6 +17,17 @@ const blocks = [...guide.matchAll(/^## (.+)$|^```ts\n([\s\S]*?)^```$/gm)].reduce
   return found;
 }, []);
 
+const { exports } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as {
+  exports: Record<string, { default: string }>;
+};
+
+/** Blocks import the package as users do; here it is not built. */
+const fromSources = (code: string): string =>
+  code.replace(/(?<= from ')tallyman(\/[\w-]+)(?=';)/g, (name, path: string) => {
+    const built = exports[`.${path}`]?.default;
+    return built ? join(root, built.replace('./dist/', 'src/').replace(/\.js$/, '.ts')) : name;
+  });
+
 // Inside the repository, so that the blocks find the packages and the types they name.
 let folder = '';
 beforeAll(async () => {
@@ -28,7 +39,7 @@ const preamble = `
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { defineKind, PermanentError, RetryLater, silentLogger, Tallyman } from ${JSON.stringify(join(root, 'src/index.ts'))};
+import { defineKind, firstChain, nextChain, PermanentError, RetryLater, silentLogger, Tallyman } from ${JSON.stringify(join(root, 'src/index.ts'))};
 const until = async (so) => {
   for (let i = 0; i < 6000; i += 1) { if (await so()) return; await sleep(10); }
   throw new Error('waited in vain');
@@ -41,7 +52,10 @@ describe('docs/guide.md does what it says', () => {
     test(title, async () => {
       const { url, drop } = await emptyDatabase();
       const file = join(folder, `block-${i}.ts`);
-      await writeFile(file, `${preamble}${code}\nawait tallyman.close();\nconsole.log('reached the end');\n`);
+      await writeFile(
+        file,
+        `${preamble}${fromSources(code)}\nawait tallyman.close();\nconsole.log('reached the end');\n`,
+      );
       try {
         const env = { ...process.env, DATABASE_URL: url };
         const { stdout } = await promisify(execFile)(process.execPath, [file], { env });

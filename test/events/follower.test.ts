@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { EventFollower } from '../../src/events/follower.ts';
+import { EventFollower, type EventFollowerOptions } from '../../src/events/follower.ts';
 import { until } from '../support/engine.ts';
 import { type EventScene, eventScene, moved } from './support.ts';
 
@@ -84,7 +84,7 @@ describe('a follower', () => {
     const lazy = new EventFollower({
       database: tallyman.database,
       listener: 'books',
-      pollMs: 60_000,
+      pollMs: 600_000,
       handle: async (_, { upTo }) => void seen.push(upTo),
     });
     lazy.start();
@@ -92,7 +92,86 @@ describe('a follower', () => {
     await until('it is idle', async () => true);
     await scene.events.emit(moved('P-1'));
     lazy.hint();
-    await until('it has looked', async () => seen.length === 1, 10_000);
+    await until('it has looked', async () => seen.length === 1);
+  });
+});
+
+describe('a batch that fails', () => {
+  const broken = (scene: EventScene, more: Partial<EventFollowerOptions>) => {
+    const made = new EventFollower({
+      database: scene.tallyman.database,
+      listener: 'books',
+      pollMs: 20,
+      handle: async (tx, { after, upTo }) => {
+        await tx.query(
+          `insert into told (position, aggregate)
+           select id, aggregate_id from tallyman_events.events where id > $1 and id <= $2
+              and 1 / (case when aggregate_id = 'P-3' then 0 else 1 end) = 1 order by id`,
+          [after, upTo],
+        );
+      },
+      ...more,
+    });
+    made.start();
+    onTestFinished(() => made.stop());
+  };
+
+  it('WH-1: is halved until the event that fails is alone; that one is set aside, and tried again later', async () => {
+    const scene = await booksScene();
+    await scene.events.emitMany(names(7).map((p) => moved(p)));
+    broken(scene, { onPoison: 'set aside' });
+    await until('the others are told', async () => (await told(scene)).length === 6);
+    expect(await told(scene)).toEqual(names(7).filter((name) => name !== 'P-3'));
+    const aside = () => scene.rows<{ tries: number }>('select tries from tallyman_events.set_aside');
+    expect(await aside()).toEqual([{ tries: 1 }]);
+    await scene.rows('update tallyman_events.set_aside set retry_at = now()');
+    await until('it is tried again', async () => (await aside())[0]?.tries === 2);
+    await scene.rows(
+      `update tallyman_events.events set aggregate_id = 'P-3 fixed' where aggregate_id = 'P-3'`,
+    );
+    await scene.rows('update tallyman_events.set_aside set retry_at = now()');
+    await until('it is told', async () => (await told(scene)).length === 7);
+    expect((await told(scene)).at(-1)).toBe('P-3 fixed');
+    expect(await aside()).toEqual([]);
+  });
+
+  it('comes again as long as it is not said otherwise', async () => {
+    const scene = await booksScene();
+    await scene.events.emitMany(names(7).map((p) => moved(p)));
+    broken(scene, { batch: 2 });
+    await until('two are told', async () => (await told(scene)).length === 2);
+    await scene.rows(`update tallyman_events.events set aggregate_id = 'fixed' where aggregate_id = 'P-3'`);
+    await until('all are told', async () => (await told(scene)).length === 7);
+  });
+
+  it('is made smaller when it takes longer than a statement may', async () => {
+    const scene = await booksScene();
+    await scene.events.emitMany(names(40).map((p) => moved(p)));
+    const sizes: number[] = [];
+    const slow = new EventFollower({
+      database: scene.tallyman.database,
+      listener: 'books',
+      pollMs: 20,
+      handle: async (tx, { after, upTo }) => {
+        const { rows } = await tx.query('select 1 from tallyman_events.events where id > $1 and id <= $2', [
+          after,
+          upTo,
+        ]);
+        sizes.push(rows.length);
+        if (rows.length > 10) await tx.query(`set local statement_timeout = 10; select pg_sleep(60)`);
+      },
+    });
+    onTestFinished(() => slow.stop());
+    const positions = async () =>
+      (await scene.rows<{ cursor: string }>('select cursor from tallyman_events.listeners'))[0]?.cursor;
+    const start = await positions();
+    await expect(slow.turn()).rejects.toThrow('statement timeout');
+    await expect(slow.turn()).rejects.toThrow('statement timeout');
+    await expect(slow.turn()).rejects.toThrow('statement timeout');
+    expect(await slow.turn()).toBe(true);
+    expect(await positions()).not.toBe(start);
+    expect(sizes.at(-1)).toBeLessThanOrEqual(10);
+    expect(await scene.rows('select 1 from tallyman_events.set_aside')).toEqual([]);
   });
 });
 

@@ -176,12 +176,12 @@ describe('many transactions at once', () => {
     const { written, read } = await race(await eventScene());
     expect(written.length).toBeGreaterThan(100);
     expect(read).toEqual(written);
-  }, 60_000);
+  }, 240_000);
 
   it('is a test that can fail: without the horizon events are missed', async () => {
     const scene = await eventScene();
     await scene.rows(withoutHorizon);
     const { written, read } = await race(scene);
     expect(read.length).toBeLessThan(written.length);
-  }, 60_000);
+  }, 240_000);
 });

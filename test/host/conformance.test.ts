@@ -17,7 +17,14 @@ import { route } from '../../src/host/route.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
 import { SecretBox } from '../../src/secrets/box.ts';
 import { emptyDatabase } from '../support/postgres.ts';
-import { documentationFaults, kindFaults, listFaults, routeFaults, tableFaults } from './conformance.ts';
+import {
+  documentationFaults,
+  kindFaults,
+  listFaults,
+  publicRoutes,
+  routeFaults,
+  tableFaults,
+} from './conformance.ts';
 import { parcelsApp } from './sample/app.ts';
 
 const all = [...apps, parcelsApp];
@@ -107,6 +114,23 @@ describe('every app of the list', () => {
   );
 });
 
+test('routes that answer without a key are these, each for a reason', async () => {
+  expect(await publicRoutes(apps, host)).toEqual([
+    // passports: the link on a battery, the keys, and the reads of EN 18222
+    'GET /01/:gtin/21/:serial',
+    'GET /01/:gtin',
+    'GET /01/:gtin/21/:serial/status',
+    'GET /01/:gtin/status',
+    'GET /.well-known/did.json',
+    'GET /v1/dpps/:id',
+    'GET /v1/dppsByProductId/:id',
+    'GET /v1/dppsByIdAndDate/:id',
+    'POST /v1/dppsByProductIds',
+    'GET /v1/dpps/:id/elements/:path',
+    'GET /v1/dpps/:id/elements/:group/:name',
+  ]);
+});
+
 describe('a fault is found', () => {
   test('a table without row-level security', async () => {
     await tallyman.database.query('create table parcels.forgotten (tenant_id text not null)');
@@ -128,6 +152,23 @@ describe('a fault is found', () => {
     });
     expect(await routeFaults({ ...parcelsApp, routes: async () => [open] }, host)).toEqual([
       'route GET /v1/open of parcels has no role',
+    ]);
+  });
+
+  test('a public route that does not say why, and one that names roles', async () => {
+    const open = route({
+      method: 'GET',
+      url: '/v1/open',
+      action: 'open.read',
+      summary: 'Open to all',
+      roles: ['guest'],
+      public: { why: '', tenantOf: async () => 'default' },
+      response: z.null(),
+      handle: async () => null,
+    });
+    expect(await routeFaults({ ...parcelsApp, routes: async () => [open] }, host)).toEqual([
+      'route GET /v1/open of parcels is public and does not say why',
+      'route GET /v1/open of parcels is public and names roles',
     ]);
   });
 

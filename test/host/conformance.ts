@@ -26,11 +26,23 @@ export async function tableFaults(database: Queryable): Promise<string[]> {
 
 export async function routeFaults(app: App, host: RouteHost): Promise<string[]> {
   const routes = (await app.routes?.(host)) ?? [];
-  return routes.flatMap(({ method, url, roles: allowed }) =>
-    Array.isArray(allowed) && allowed.length > 0 && allowed.every((role) => roles.includes(role))
+  return routes.flatMap(({ method, url, roles: allowed, public: open }) => {
+    const name = `route ${method} ${url} of ${app.name}`;
+    if (open)
+      return [
+        ...(open.why === '' ? [`${name} is public and does not say why`] : []),
+        ...(allowed.length > 0 ? [`${name} is public and names roles`] : []),
+      ];
+    return Array.isArray(allowed) && allowed.length > 0 && allowed.every((role) => roles.includes(role))
       ? []
-      : [`route ${method} ${url} of ${app.name} has no role`],
-  );
+      : [`${name} has no role`];
+  });
+}
+
+/** Routes that answer without a key. */
+export async function publicRoutes(apps: readonly App[], host: RouteHost): Promise<string[]> {
+  const routes = (await Promise.all(apps.map((app) => app.routes?.(host) ?? []))).flat();
+  return routes.filter((route) => route.public).map(({ method, url }) => `${method} ${url}`);
 }
 
 /** Keys and metrics that the documentation does not name. */
@@ -66,7 +78,7 @@ export function kindFaults(app: App, running: readonly AnyKind[]): string[] {
         : [
             `kind ${kind.name} of ${app.name} is ${kind.isPublic ? 'public and declared internal' : 'internal and declared public'}`,
           ]),
-      ...(kind.scope === 'tenant' || declaration.acrossTenants !== undefined
+      ...(kind.scope === 'tenant' || kind.acrossTenants !== undefined
         ? []
         : [`kind ${kind.name} of ${app.name} works across tenants and does not say why`]),
     ];

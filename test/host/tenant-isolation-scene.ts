@@ -13,6 +13,10 @@ import {
   putStore,
   putTemplate,
 } from '../../src/apps/labels/index.ts';
+import { auditHeadsKind } from '../../src/apps/passports/jobs/audit-heads.ts';
+import { passportKinds } from '../../src/apps/passports/jobs/index.ts';
+import { furnishSample } from '../../src/apps/passports/sample.ts';
+import { randomFresh } from '../../src/apps/passports/work.ts';
 import { CachedDevices, planShipments, TagReadProcessor } from '../../src/apps/rfid/index.ts';
 import { startIntake } from '../../src/apps/rfid/intake/index.ts';
 import { webhookKinds } from '../../src/apps/webhooks/delivery/kinds.ts';
@@ -25,6 +29,7 @@ import { apps } from '../../src/host/apps.ts';
 import { componentsOf } from '../../src/host/components.ts';
 import { SecretBox } from '../../src/secrets/box.ts';
 import { basketTag } from '../../src/simulate/tags.ts';
+import { issuedAt, testMeans } from '../apps/passports/means.ts';
 import { type Receiver, receiver } from '../apps/webhooks/support/receiver.ts';
 import { hurry, local } from '../apps/webhooks/support/scene.ts';
 import { type Bundle, engine, until } from '../support/engine.ts';
@@ -43,6 +48,11 @@ export interface Furniture {
   readonly reader: string;
   readonly camera: string;
   readonly oblpn: string;
+  readonly documentVersion: string;
+  readonly snapshot: string;
+  readonly rules: string;
+  readonly modelVersion: string;
+  readonly itemVersion: string;
 }
 
 export interface Scene extends Bundle {
@@ -71,6 +81,7 @@ export async function twoTenants(): Promise<Scene> {
   const box = new SecretBox(randomBytes(32));
   const gateways = new Gateways(box);
   onTestFinished(() => gateways.close());
+  const means = testMeans({ fresh: randomFresh });
   const pagesAsked: string[] = [];
   const intake = await startIntake({
     tallyman,
@@ -91,9 +102,12 @@ export async function twoTenants(): Promise<Scene> {
   });
   onTestFinished(() => intake.stop());
   const ours = [
-    ...labelKinds({ database, gateways, askAfterMs: 60_000 }),
+    // Not while the test runs: the answer would be a change of its tenant's own.
+    ...labelKinds({ database, gateways, askAfterMs: 3_600_000 }),
     ...webhookKinds({ database, box, policy: local }),
     purgeEventsKind(database),
+    ...passportKinds(means),
+    auditHeadsKind(database, means),
   ];
   await bundle.work({ kinds: ours, concurrency: 4 });
   const idle = () =>
@@ -105,6 +119,9 @@ export async function twoTenants(): Promise<Scene> {
       },
       60_000,
     );
+  // Passports first: their ids are known once they are compiled.
+  for (const tenantId of ['a', 'b']) await furnishSample(tallyman, tenantId, means, { issuedAt });
+  await idle();
   const a = await furnish(bundle, box, 'a', 1);
   const b = await furnish(bundle, box, 'b', 2);
   await idle();
@@ -156,7 +173,7 @@ async function furnish(bundle: Bundle, box: SecretBox, tenantId: string, nth: nu
     store: 's',
     username: 'u',
     password: 'p',
-    timeoutMs: 2000,
+    timeoutMs: 30_000,
   };
   await database.transaction(async (tx) => {
     const change = { tx, tenantId };
@@ -203,5 +220,12 @@ async function furnish(bundle: Bundle, box: SecretBox, tenantId: string, nth: nu
     reader,
     camera,
     oblpn,
+    documentVersion: await one('select id from passports.document_versions where tenant_id = $1 limit 1'),
+    snapshot: await one('select id from passports.snapshots where tenant_id = $1'),
+    rules: await one('select id from passports.rule_packages where tenant_id = $1'),
+    modelVersion: await one('select id from passports.versions where tenant_id = $1 and item is null'),
+    itemVersion: await one(
+      'select id from passports.versions where tenant_id = $1 and item is not null order by id limit 1',
+    ),
   };
 }

@@ -175,7 +175,7 @@ describe('what is counted is what was done', () => {
     });
     const worker = bundle.tallyman.worker({
       kinds: [slow],
-      leaseMs: 600,
+      leaseMs: 9000,
       renewMs: 200,
       recoverIntervalMs: 100,
       pollIntervalMs: 100,
@@ -268,9 +268,9 @@ describe('scraping', () => {
   test('the database goes away and comes back: the scrape answers, says so, and keeps what it had', async () => {
     const bundle = await engine();
     const gate = await Gate.before(bundle.url);
-    const tallyman = await Tallyman.open({ databaseUrl: gate.url, connectTimeoutMs: 500 });
+    const tallyman = await Tallyman.open({ databaseUrl: gate.url, connectTimeoutMs: 10_000 });
     onTestFinished(() => tallyman.close());
-    const { metrics, scrape } = scraper({ ...bundle, tallyman }, { patienceMs: 1000 });
+    const { metrics, scrape } = scraper({ ...bundle, tallyman }, { patienceMs: 10_000 });
     await tallyman.enqueue(fine, {});
     expect((await scrape())('queue_jobs', { queue: 'default', state: 'ready' })).toBe(1);
     gate.shut();
@@ -296,6 +296,7 @@ describe('scraping', () => {
     expect(value('database_pool_waiting')).toBe(1);
     expect(value('queue_jobs', { queue: 'default', state: 'ready' })).toBeUndefined();
     client.release();
-    await until('it answers again', async () => (await scrape())('database_up') === 1);
+    const { scrape: patiently } = scraper(bundle);
+    await until('it answers again', async () => (await patiently())('database_up') === 1);
   });
 });

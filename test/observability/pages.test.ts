@@ -1,8 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { exposeLabels } from '../../src/apps/labels/index.ts';
-import { PlantMetrics } from '../../src/apps/rfid/intake/metrics.ts';
+import { apps } from '../../src/host/apps.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
 import { engine } from '../support/engine.ts';
 import { readExposition } from './exposition.ts';
@@ -25,8 +24,7 @@ interface Dashboard {
 async function exposed() {
   const { tallyman } = await engine();
   const metrics = new Metrics(tallyman);
-  new PlantMetrics(metrics.registry);
-  exposeLabels(metrics.registry);
+  for (const app of apps) await app.metrics?.(metrics.registry);
   return { metrics, families: readExposition(await metrics.text()) };
 }
 
@@ -99,4 +97,16 @@ test('docs/observability.md lists every metric as it is', async () => {
     })
     .sort();
   expect(listed).toEqual(actual);
+});
+
+test('every metric of the alert rules is one that is exposed', async () => {
+  const { families } = await exposed();
+  const rules = await readFile(join(root, 'deploy/prometheus/alerts.yml'), 'utf8');
+  const named = [...rules.matchAll(/tallyman_\w+/g)].map(([name]) => name);
+  expect(named.length).toBeGreaterThan(15);
+  const known = new Set([...families.values()].flatMap(({ name }) => [name, `${name}_bucket`]));
+  expect(named.filter((name) => !known.has(name))).toEqual([]);
+  const page = await readFile(join(root, 'docs/observability.md'), 'utf8');
+  const alerts = new Set([...rules.matchAll(/alert: (\w+)/g)].map(([, name]) => name));
+  for (const [, name] of page.matchAll(/`(Tallyman[A-Z]\w+)`/g)) expect(alerts).toContain(name);
 });

@@ -40,7 +40,7 @@ function bodies(fields: readonly string[]): unknown[] {
 }
 
 test('bad bodies, types, sizes and encodings on every route: 4xx that names the field, never 5xx', {
-  timeout: 240_000,
+  timeout: 900_000,
 }, async () => {
   const test = await server();
   const ask = await test.as('admin');
@@ -52,7 +52,7 @@ test('bad bodies, types, sizes and encodings on every route: 4xx that names the 
     const real = Object.values(ids);
     const fields = Object.keys(route.body?.shape ?? route.body?.def?.innerType?.shape ?? {});
     const check = async (url: string, body?: unknown, headers?: Record<string, string>) => {
-      const answer = await ask(route.method, url, body, headers);
+      const answer = await ask(route.method, url, body, { accept: 'application/json', ...headers });
       asked += 1;
       const seen = {
         route: route.action,
@@ -62,6 +62,14 @@ test('bad bodies, types, sizes and encodings on every route: 4xx that names the 
       };
       expect(answer.status < 500 ? 'ok' : seen).toBe('ok');
       if (answer.status < 400) return;
+      // The reads of EN 18222 have the standard's own form of errors.
+      if (answer.body.statusCode !== undefined) {
+        expect(answer.body).toMatchObject({
+          statusCode: expect.stringMatching(/^Client/),
+          message: [{ messageType: 'Error', text: expect.any(String), correlationId: expect.any(String) }],
+        });
+        return;
+      }
       expect({ ...seen, error: answer.body.error }).toMatchObject({
         error: {
           code: expect.stringMatching(/^[A-Z_]+$/),
@@ -139,7 +147,7 @@ test('bad bodies, types, sizes and encodings on every route: 4xx that names the 
   );
 });
 
-test('anything that is JSON, as a payload: kept as it was, or refused', { timeout: 60_000 }, async () => {
+test('anything that is JSON, as a payload: kept as it was, or refused', { timeout: 300_000 }, async () => {
   const test = await server();
   const ask = await test.as('admin');
   await test.rows(`select tallyman.register_kind('noop', is_public => true)`);
@@ -171,7 +179,8 @@ test('bytes that are not HTTP, or not yet: the server goes on', async () => {
     });
   expect(await send('hello\r\n\r\n')).toMatch(/^HTTP\/1.1 400/);
   expect(await send(Buffer.from([0, 1, 2, 255, 254]))).toMatch(/^(HTTP\/1.1 400|$)/);
-  expect(await send(`GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nX: ${'y'.repeat(100_000)}\r\n\r\n`)).toMatch(
+  // In one read: with bytes left unread, the server's close would be a reset, which may overtake its answer.
+  expect(await send(`GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nX: ${'y'.repeat(20_000)}\r\n\r\n`)).toMatch(
     /^HTTP\/1.1 431/,
   );
   expect(

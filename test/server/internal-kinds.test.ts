@@ -11,7 +11,7 @@ const internal = [
   'of-this-process',
 ];
 
-test('internal kinds are refused, alone, in a batch and as a schedule, for every role; public ones are not', async () => {
+test('ENG-21: internal kinds are refused, alone, in a batch and as a schedule, for every role; public ones are not', async () => {
   const handler = () => {};
   const kinds = [
     defineKind({ name: 'of-this-process', handler }),

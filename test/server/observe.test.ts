@@ -1,8 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { until } from '../support/engine.ts';
 import { privateNats } from '../support/services/nats.ts';
-import { bury, registerKind, server, type TestServer } from './support.ts';
+import { type Ask, bury, registerKind, server, type TestServer } from './support.ts';
 
 test('live always; ready with database and migrations; degraded or 503 without a broker, as configured', async () => {
   const nats = await privateNats();
@@ -14,8 +13,10 @@ test('live always; ready with database and migrations; degraded or 503 without a
     const { status, body } = await ask('GET', '/v1/health/ready');
     return [status, body.status, body.checks.nats?.status];
   };
-  await until('all is up', async () => (await ready(strict))[1] === 'ready');
-  expect(await ready(lenient)).toEqual([200, 'ready', 'up']);
+  for (const each of [strict, lenient]) {
+    await until('it is up', async () => (await ready(each))[2] === 'up');
+    expect(await ready(each)).toEqual([200, 'ready', 'up']);
+  }
   await nats.kill();
   await until('it is noticed', async () => (await ready(strict))[0] === 503);
   expect(await ready(strict)).toEqual([503, 'unready', 'down']);
@@ -25,12 +26,47 @@ test('live always; ready with database and migrations; degraded or 503 without a
   await nats.start();
   await until('it is back', async () => (await ready(strict))[1] === 'ready', 60_000);
 
+  const auditor = await lenient.as('auditor');
   await lenient.rows(`delete from tallyman.migrations where component = 'server'`);
-  const { status, body } = await lenient.ask('GET', '/v1/health/ready');
-  expect({ status, migrations: body.checks.migrations }).toMatchObject({
-    status: 503,
-    migrations: { status: 'down', reason: expect.stringContaining('tallyman migrate') },
+  await until('it is noticed', async () => (await ready(lenient))[0] === 503);
+  const { body } = await auditor('GET', '/v1/health/ready');
+  expect(body.checks.migrations).toEqual({
+    status: 'down',
+    reason: expect.stringContaining('tallyman migrate'),
   });
+});
+
+test('SEC-4: probes share one look on the pool; strangers get no reasons', async () => {
+  const test = await server();
+  await test.rows(`update tallyman.migrations set version = 900 where component = 'server' and version = 1`);
+  const readerKey = await test.as('auditor');
+  const producerKey = await test.as('producer');
+  const { database } = test.tallyman;
+  const statements: string[] = [];
+  const { query } = database;
+  database.query = ((...args: Parameters<typeof query>) => {
+    statements.push(String(args[0]));
+    return query.apply(database, args);
+  }) as typeof query;
+  const dedicated: string[] = [];
+  database.dedicated = ((name: string) => {
+    dedicated.push(name);
+    throw new Error('a probe takes no connection of its own');
+  }) as typeof database.dedicated;
+  const answers = await Promise.all(Array.from({ length: 200 }, () => test.ask('GET', '/v1/health/ready')));
+  expect(dedicated).toEqual([]);
+  // At most a look each second; they all came within one, or the machine was slow.
+  expect(statements.filter((text) => text === 'select 1').length).toBeLessThan(20);
+  for (const { status, body } of answers)
+    expect([status, body]).toEqual([
+      503,
+      { status: 'unready', checks: { database: { status: 'up' }, migrations: { status: 'down' } } },
+    ]);
+  const migrations = async (ask: Ask) => (await ask('GET', '/v1/health/ready')).body.checks.migrations;
+  expect(await migrations(readerKey)).toEqual({ status: 'down', reason: expect.any(String) });
+  expect(await migrations(producerKey)).toEqual({ status: 'down' });
+  const forged = { authorization: `Bearer tlm_${'a'.repeat(12)}_${'b'.repeat(43)}` };
+  expect((await test.ask('GET', '/v1/health/ready', undefined, forged)).status).toBe(401);
 });
 
 test('metrics for the home tenant, with requests by route', async () => {
@@ -57,7 +93,8 @@ test('the stream tells counts and events of one tenant, from one poller however 
   await until('the first counts came', () => listeners.every(({ events }) => events.length > 0));
   const asked = async () => {
     const [row] = await test.rows<{ n: string }>(
-      `select count(*) as n from pg_stat_activity where query like '%finished_last_minute%' and pid <> pg_backend_pid()`,
+      `select count(*) as n from pg_stat_activity 
+        where datname = current_database() and query like '%finished_last_minute%' and pid <> pg_backend_pid()`,
     );
     return Number(row?.n);
   };
@@ -72,16 +109,25 @@ test('the stream tells counts and events of one tenant, from one poller however 
       events.some(({ event, data }) => event === 'event' && data.payload.id === id),
     ),
   );
-  await sleep(1200);
-  for (const { events } of listeners) {
-    expect(events.filter(({ event }) => event === 'event')).toMatchObject([
-      { data: { event_type: 'job.dead_letter', aggregate_id: id } },
+  await until('it is counted', () =>
+    listeners.every(({ events }) => {
+      const { data } = events.findLast(({ event }) => event === 'counts') ?? {};
+      return data?.ready === 0 && data.dead_letters === 1;
+    }),
+  );
+  // An event after those of both tenants: what is told by then is all.
+  const last = { event_type: 'pallet.moved', aggregate_type: 'pallet', aggregate_id: 'last' };
+  await a('POST', '/v1/events', last);
+  const toldOf = ({ events }: (typeof listeners)[number]) =>
+    events.filter(({ event }) => event === 'event').map(({ data }) => data);
+  await until('the last is told', () =>
+    listeners.every((listener) => toldOf(listener).at(-1)?.aggregate_id === 'last'),
+  );
+  for (const listener of listeners)
+    expect(toldOf(listener)).toMatchObject([
+      { event_type: 'job.dead_letter', aggregate_id: id },
+      { event_type: 'pallet.moved', aggregate_id: 'last' },
     ]);
-    expect(events.filter(({ event }) => event === 'counts').at(-1)?.data).toMatchObject({
-      ready: 0,
-      dead_letters: 1,
-    });
-  }
   expect((await test.ask('GET', '/v1/stream')).status).toBe(401);
 });
 

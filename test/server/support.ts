@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { onTestFinished } from 'vitest';
+import { product, rulePackage } from '../../src/apps/passports/compile/sample/index.ts';
 import { TagReadProcessor } from '../../src/apps/rfid/process.ts';
 import { CachedDevices } from '../../src/apps/rfid/reference/cached-devices.ts';
 import type { Config } from '../../src/config/keys.ts';
@@ -43,12 +44,17 @@ export interface TestServer {
   readonly keys: ApiKeys;
   /** Without a key. */
   readonly ask: Ask;
+  /** Another server on the same database, as after a restart or in another process. */
+  again(): Promise<RunningServer>;
   /** With a new key of this role; the tenant is made where there is none. */
-  as(role: Role, tenantId?: string): Promise<Ask>;
+  as(role: Role, tenantId?: string, access?: string): Promise<Ask>;
   /** What routes are made of. */
   readonly host: RouteHost;
   rows<R>(sql: string, values?: unknown[]): Promise<R[]>;
 }
+
+const isRaw = (body: unknown): body is string | Uint8Array<ArrayBuffer> =>
+  typeof body === 'string' || body instanceof Uint8Array;
 
 /** A database, a server on it, and an end to both when the test ends. */
 export async function server(
@@ -65,6 +71,7 @@ export async function server(
     'server.ratePerSecond': 100_000,
     'server.rateBurst': 100_000,
     'webhooks.allowPrivateAddresses': true,
+    'labels.allowPrivateAddresses': true,
     'webhooks.requireHttps': false,
     ...options.config,
   };
@@ -76,16 +83,18 @@ export async function server(
   });
   const { tallyman } = runtime;
   const box = new SecretBox(master);
-  const running = await startServer({
-    apps,
-    config,
-    runtime,
-    metrics: new Metrics(tallyman),
-    box,
-    kinds: options.kinds ?? [],
-    version: '0.0.0',
-    logger: silentLogger,
-  });
+  const start = () =>
+    startServer({
+      apps,
+      config,
+      runtime,
+      metrics: new Metrics(tallyman),
+      box,
+      kinds: options.kinds ?? [],
+      version: '0.0.0',
+      logger: silentLogger,
+    });
+  const running = await start();
   onTestFinished(async () => {
     await running.stop();
     await runtime.close();
@@ -102,11 +111,15 @@ export async function server(
           ...(body !== undefined && { 'content-type': 'application/json' }),
           ...headers,
         },
-        ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+        ...(body !== undefined && { body: isRaw(body) ? body : JSON.stringify(body) }),
       });
       const text = await response.text();
       const isJson = response.headers.get('content-type')?.includes('json');
-      return { status: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : text };
+      return {
+        status: response.status,
+        headers: response.headers,
+        body: isJson && text !== '' ? JSON.parse(text) : text,
+      };
     };
   return {
     url: running.url,
@@ -117,10 +130,16 @@ export async function server(
     host: { tallyman, config, secrets: box, catalogue: catalogueOf(apps) },
     keys,
     ask: asking(),
-    as: async (role, tenantId = 'default') => {
+    again: async () => {
+      const another = await start();
+      // Before the database is dropped: these run last first.
+      onTestFinished(() => another.stop());
+      return another;
+    },
+    as: async (role, tenantId = 'default', access) => {
       const tenants = new Tenants(tallyman.database);
       if (!(await tenants.list()).some(({ id }) => id === tenantId)) await tenants.create(tenantId);
-      const { key } = await keys.create({ tenantId, name: role, role });
+      const { key } = await keys.create({ tenantId, name: role, role, ...(access && { access }) });
       return asking(`Bearer ${key}`);
     },
     rows: async <R>(sql: string, values?: unknown[]) =>
@@ -183,6 +202,7 @@ export async function furnish(test: TestServer, ask: Ask): Promise<Record<string
   const [counted] = await processor.processTagReads([{ ...read, tenantId: home?.tenantId ?? '' }]);
   if (!counted?.success) throw new Error(String(counted?.errorMessage));
   await furnishLabels(ask, made);
+  const passports = await furnishPassports(ask, made);
   return {
     job: job.id,
     dead: dead.id,
@@ -192,10 +212,38 @@ export async function furnish(test: TestServer, ask: Ask): Promise<Record<string
     schedule: 'nightly',
     key: key.id,
     basket: epc,
+    location: dock.id,
+    device: 'fx-1',
     store: 's1',
     label: labelMac,
     labelType: 'small',
     labelTemplate: 'tag',
+    ...passports,
+  };
+}
+
+/** A model with a battery, a document that waits to be read, a snapshot that waits to be built, and rules. */
+async function furnishPassports(
+  ask: Ask,
+  made: (answer: Promise<Answer>) => Promise<Answer['body']>,
+): Promise<Record<string, string>> {
+  const { id, manufacturerId, ...model } = product;
+  const url = `/v1/passports/products/${id}`;
+  await made(ask('PUT', url, { ...model, manufacturer_id: manufacturerId }));
+  const battery = { serial: 'S-1', manufactured_on: '2027-01', manufactured_at: 'Here' };
+  await made(ask('POST', `${url}/items`, [battery]));
+  const passport = await made(ask('GET', '/v1/passports?serial=S-1'));
+  const document = await made(
+    ask('POST', `${url}/documents?kind=data_sheet&name=sheet.json`, [{ attribute: 'secret', value: '1' }]),
+  );
+  const snapshot = await made(ask('POST', `${url}/snapshots`));
+  const rules = await made(ask('POST', '/v1/passports/rules', { package: rulePackage }));
+  return {
+    product: id,
+    passport: passport.items[0].id,
+    document: document.version_id,
+    snapshot: snapshot.id,
+    rules: rules.id,
   };
 }
 

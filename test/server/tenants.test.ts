@@ -8,7 +8,7 @@ describe('a tenant sees and touches what is its own', () => {
     const open = await rows(
       `select c.oid::regclass::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
          join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
-        where (n.nspname like 'tallyman%' or n.nspname in ('labels', 'rfid')) and c.relkind in ('r', 'p') and not c.relispartition and not c.relrowsecurity`,
+        where (n.nspname like 'tallyman%' or n.nspname in ('labels', 'rfid', 'passports')) and c.relkind in ('r', 'p') and not c.relispartition and not c.relrowsecurity`,
     );
     expect(open).toEqual([]);
   });
@@ -68,7 +68,7 @@ describe('a tenant sees and touches what is its own', () => {
     const ids = await furnish(test, b);
     const before = await everything(test);
     const { paths } = (await test.ask('GET', '/v1/openapi.json')).body as {
-      paths: Record<string, Record<string, { operationId?: string }>>;
+      paths: Record<string, Record<string, { operationId?: string; security?: readonly object[] }>>;
     };
     const idOf: Record<string, string | undefined> = {
       jobs: ids.job,
@@ -79,17 +79,42 @@ describe('a tenant sees and touches what is its own', () => {
       schedules: ids.schedule,
       keys: ids.key,
       baskets: ids.basket,
+      locations: ids.location,
+      devices: ids.device,
       stores: ids.store,
       labels: ids.label,
       'label-types': ids.labelType,
       'label-templates': ids.labelTemplate,
+      passports: ids.passport,
+      'passports/items': ids.passport,
+      'passports/products': ids.product,
+      'passports/documents': ids.document,
+      'passports/snapshots': ids.snapshot,
+      'passports/rules': ids.rules,
+      // Of versions, compiled and signed: test/apps/passports/tenants.test.ts.
+      'passports/versions': ids.passport,
     };
     const bodies: Record<string, unknown> = {
       'webhooks.redeliver_range': { from: '2020-01-01T00:00:00Z' },
       'webhooks.change': { description: 'mine' },
+      'locations.change': { name: 'mine' },
+      'devices.change': { name: 'mine' },
       'products.put': { products: [{ sku: 'P0', name: 'mine', price: '9.00' }] },
+      'passport_documents.upload': [{ attribute: 'mine', value: '1' }],
+      'passport_items.add': [{ serial: 'S-2', manufactured_on: '2027-01', manufactured_at: 'mine' }],
+      'passports.status': { status: 'waste' },
+      'passports.predecessors': { predecessors: [ids.passport] },
+      'passports.cease': { reason: 'mine' },
+      'passport_events.append': { type: 'cycles', occurred_at: '2027-01-01T00:00:00Z', data: {} },
+      'passport_versions.issue': { rules: ids.rules },
+      'passport_versions.issue_item': { rules: ids.rules },
+      'passport_versions.issue_items': { rules: ids.rules },
+      'passport_versions.revoke': { reason: 'mine' },
     };
-    const queries: Record<string, string> = { 'label_templates.preview': '?store=s1&sku=P0' };
+    const queries: Record<string, string> = {
+      'label_templates.preview': '?store=s1&sku=P0',
+      'passport_documents.upload': '?kind=data_sheet&name=sheet.json',
+    };
     // Under a name of the other's these make one of their own.
     const makes = new Set([
       'schedules.put',
@@ -97,11 +122,14 @@ describe('a tenant sees and touches what is its own', () => {
       'stores.put',
       'label_types.put',
       'label_templates.put',
+      'passport_products.put',
     ]);
     const asked: string[] = [];
     for (const [path, methods] of Object.entries(paths))
-      for (const [method, { operationId = '' }] of Object.entries(methods)) {
-        const noun = path.split('/')[2] ?? '';
+      for (const [method, { operationId = '', security = [] }] of Object.entries(methods)) {
+        // What is for everybody is for other tenants, too: test/apps/passports/public/link.test.ts says how much of it.
+        if (security.some((each) => Object.keys(each).length === 0)) continue;
+        const noun = /^\/v1\/(.*?)\/\{/.exec(path)?.[1] ?? '';
         // The time line of what is not there is empty; see below.
         if (!path.includes('{') || ['queues', 'timeline'].includes(noun) || makes.has(operationId)) continue;
         const url = path
@@ -119,8 +147,19 @@ describe('a tenant sees and touches what is its own', () => {
         asked.push(operationId);
       }
     expect(asked.length).toBeGreaterThanOrEqual(20);
-    for (const subject of [`job:${ids.job}`, `basket:${ids.basket}`, `label:${ids.label}`])
-      expect((await a('GET', `/v1/timeline/${subject}`)).body).toEqual({ items: [], next_before: null });
+    for (const subject of [
+      `job:${ids.job}`,
+      `basket:${ids.basket}`,
+      `label:${ids.label}`,
+      `passport:${ids.passport}`,
+      'battery:S-1',
+      `document:${ids.document}`,
+    ])
+      expect((await a('GET', `/v1/timeline/${subject}`)).body).toEqual({
+        items: [],
+        next_cursor: null,
+        next_before: null,
+      });
     expect((await b('GET', `/v1/timeline/job:${ids.job}`)).body.items).not.toEqual([]);
     expect(await everything(test)).toEqual(before);
     // A schedule of the same name is another schedule.
@@ -146,6 +185,13 @@ describe('a tenant sees and touches what is its own', () => {
       '/v1/labels',
       '/v1/label-types',
       '/v1/label-templates',
+      '/v1/passports',
+      '/v1/passports/products',
+      '/v1/passports/documents',
+      '/v1/passports/facts',
+      '/v1/passports/snapshots',
+      '/v1/passports/rules',
+      '/v1/passports/versions',
     ])
       expect({ path, items: (await a('GET', path)).body.items }).toEqual({ path, items: [] });
     const queues = (await a('GET', '/v1/queues')).body.items;
@@ -177,4 +223,9 @@ const everything = async ({ rows }: { rows<R>(sql: string): Promise<R[]> }) => (
   templates: await rows('select * from labels.templates order by id'),
   labels: await rows('select * from labels.labels order by id'),
   pages: await rows('select * from labels.pages order by label_id, page'),
+  documents: await rows('select * from passports.document_versions order by id'),
+  snapshots: await rows('select * from passports.snapshots order by id'),
+  rules: await rows('select * from passports.rule_packages order by id'),
+  batteries: await rows('select * from passports.items order by passport_id'),
+  passportAudit: await rows('select * from passports.audit_events order by position'),
 });

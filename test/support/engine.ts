@@ -49,7 +49,7 @@ export async function engine(options: Partial<TallymanOptions> = {}): Promise<Bu
 }
 
 /** Nothing is left to do: no job, no claim. */
-export async function drained(bundle: Bundle, ms = 60_000): Promise<void> {
+export async function drained(bundle: Pick<Bundle, 'rows'>, ms = 60_000): Promise<void> {
   await until(
     'all jobs are done',
     async () => (await bundle.rows('select 1 from tallyman.jobs limit 1')).length === 0,

@@ -38,7 +38,7 @@ export interface Step {
     | 'refuse' // a PermanentError, after `ms`
     | 'commit' // an effect with ctx.commit, after `ms`
     | 'exit, commit and exit' // end the process; in later runs an effect with ctx.commit, then the same
-    | 'hold commit once'; // the first run keeps the transaction of ctx.commit open after its last statement
+    | 'hold commit once'; // the first run keeps the transaction of ctx.commit open until there is a mark `go on`
   readonly ms?: number;
 }
 
@@ -97,8 +97,10 @@ async function run(step: Step, ctx: JobContext, { pool, worker }: Witness): Prom
   if (act === 'exit' || (act === 'exit, commit and exit' && isFirst)) process.exit(poisoned);
   if (act === 'throw') throw new Error(`thrown on purpose by ${ctx.id}`);
   if (act === 'refuse') throw new PermanentError('REFUSED', `refused on purpose by ${ctx.id}`);
-  if (act === 'commit' || act === 'exit, commit and exit' || act === 'hold commit once')
-    await ctx.commit(async (tx) => {
+  const mark = (text: string) =>
+    pool.query('insert into marks (job, worker, mark) values ($1, $2, $3)', [ctx.id, worker(), text]);
+  if (act === 'commit' || act === 'exit, commit and exit' || act === 'hold commit once') {
+    const committed = ctx.commit(async (tx) => {
       await tx.query('insert into effects (job, lane, i, worker) values ($1, $2, $3, $4)', [
         ctx.id,
         ctx.lane,
@@ -106,13 +108,13 @@ async function run(step: Step, ctx: JobContext, { pool, worker }: Witness): Prom
         worker(),
       ]);
       if (act === 'hold commit once' && isFirst) {
-        await pool.query(`insert into marks (job, worker, mark) values ($1, $2, 'in commit')`, [
-          ctx.id,
-          worker(),
-        ]);
-        await sleep(2000);
+        await mark('in commit');
+        while ((await pool.query(`select from marks where mark = 'go on'`)).rows.length === 0)
+          await sleep(20);
       }
     });
+    await (act === 'hold commit once' ? committed.finally(() => mark('commit is over')) : committed);
+  }
   if (act === 'exit, commit and exit') process.exit(poisoned);
   await pool.query('insert into finishes (job, i, worker, aborted) values ($1, $2, $3, $4)', [
     ctx.id,

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { inject, onTestFinished } from 'vitest';
 import { Database } from '../../src/engine/database/database.ts';
@@ -16,18 +17,52 @@ export interface FreshDatabase {
 
 /** An empty database of one's own on the test server, in UTF-8 unless another encoding is named. */
 export async function emptyDatabase(encoding?: string): Promise<{ url: string; drop(): Promise<void> }> {
-  const server = inject('postgresUrl');
   const name = `t_${randomBytes(6).toString('hex')}`;
-  const admin = async (sql: string): Promise<void> => {
-    const client = new pg.Client({ connectionString: server });
-    await client.connect();
-    await client.query(sql).finally(() => client.end());
-  };
   const inEncoding = encoding ? ` encoding '${encoding}' locale 'C' template template0` : '';
-  await admin(`create database ${name}${inEncoding}`);
-  const url = new URL(server);
+  await administer(`create database ${name}${inEncoding}`);
+  const url = new URL(inject('postgresUrl'));
   url.pathname = `/${name}`;
-  return { url: url.toString(), drop: () => admin(`drop database if exists ${name} with (force)`) };
+  return { url: url.toString(), drop: () => dropDatabase(name) };
+}
+
+export interface DatabaseCopy {
+  readonly url: string;
+  rows<R>(sql: string): Promise<R[]>;
+}
+
+/** A copy of a database that nobody is connected to, gone with the test. */
+export async function copyOf(url: string): Promise<DatabaseCopy> {
+  const name = `t_${randomBytes(6).toString('hex')}`;
+  await administer(`create database ${name} template ${new URL(url).pathname.slice(1)}`);
+  onTestFinished(() => dropDatabase(name));
+  const copy = new URL(url);
+  copy.pathname = `/${name}`;
+  return {
+    url: copy.toString(),
+    rows: async <R>(sql: string) => {
+      const client = new pg.Client({ connectionString: copy.toString() });
+      await client.connect();
+      return (await client.query(sql).finally(() => client.end())).rows as R[];
+    },
+  };
+}
+
+const administer = (sql: string): Promise<unknown> => asAdministrator((client) => client.query(sql));
+
+async function dropDatabase(name: string): Promise<void> {
+  await asAdministrator(async (client) => {
+    // Connections that are being closed: to terminate them is an error that nobody listens for any more.
+    const open = 'select 1 from pg_stat_activity where datname = $1';
+    for (let look = 0; look < 10 && (await client.query(open, [name])).rowCount !== 0; look += 1)
+      await sleep(30);
+    await client.query(`drop database if exists ${name} with (force)`);
+  });
+}
+
+async function asAdministrator<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client({ connectionString: inject('postgresUrl') });
+  await client.connect();
+  return work(client).finally(() => client.end());
 }
 
 /** The same, migrated, with a pool on it. */

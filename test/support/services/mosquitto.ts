@@ -19,8 +19,8 @@ export interface Mosquitto extends Service {
 const hello = '\x10\x0c\x00\x04MQTT\x04\x02\x00\x05\x00\x00';
 
 /**
- * A private Mosquitto, not started yet, set up as it must be to lose nothing: it writes every change to disk within a
- * second, and keeps whatever it is given.
+ * A private Mosquitto, not started yet, set up as it must be to lose nothing: it writes what it has to disk every second, and
+ * at its end, and keeps whatever it is given.
  */
 export async function privateMosquitto(options: MosquittoOptions = {}): Promise<Mosquitto> {
   const [port = 0, secondPort = 0] = await freePorts(2);
@@ -30,7 +30,7 @@ export async function privateMosquitto(options: MosquittoOptions = {}): Promise<
     'per_listener_settings false',
     'persistence true',
     `persistence_location ${join(folder, 'data')}/`,
-    'autosave_on_changes true',
+    'autosave_on_changes false',
     'autosave_interval 1',
     'max_queued_messages 0',
     'set_tcp_nodelay true',

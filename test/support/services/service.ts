@@ -158,10 +158,10 @@ export async function freePorts(count: number): Promise<number[]> {
   return ports;
 }
 
-/** Sends `greeting` and answers the first bytes that come back, or undefined when none do. */
-export async function firstBytes(port: number, greeting: string): Promise<string | undefined> {
+/** Sends `greeting` and answers the first bytes that come back, or undefined when none do within `limitMs`. */
+export async function firstBytes(port: number, greeting: string, limitMs = 500): Promise<string | undefined> {
   const socket = connect(port, '127.0.0.1');
-  socket.setTimeout(500, () => socket.destroy());
+  socket.setTimeout(limitMs, () => socket.destroy());
   socket.on('error', () => {});
   if (greeting !== '') socket.write(greeting);
   try {

@@ -1,0 +1,19 @@
+import type { Workload } from '../workloads.ts';
+
+export interface Surroundings {
+  /** An empty database. */
+  readonly databaseUrl: string;
+  readonly workload: Workload;
+  /** The other checkout; with `tallyman-before` only. */
+  readonly baseline: string | undefined;
+}
+
+/** A server that runs in a process of its own. */
+export interface RunningSystem {
+  readonly url: string;
+  /** Headers to send, one set for each tenant. */
+  readonly callers: readonly Readonly<Record<string, string>>[];
+  /** How many jobs are durable. */
+  readonly count: () => Promise<number>;
+  stop(): Promise<void>;
+}

@@ -1,0 +1,112 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { server } from './support.ts';
+
+test('SEC-7: what cannot be a key is refused without a query', async () => {
+  const scene = await server();
+  await scene.as('admin');
+  // The first request without a key finds out that there are keys.
+  expect((await scene.ask('GET', '/v1/jobs')).status).toBe(401);
+  const { database } = scene.tallyman;
+  const statements: string[] = [];
+  const { query } = database;
+  database.query = ((...args: Parameters<typeof query>) => {
+    if (/api_keys/.test(String(args[0]))) statements.push(String(args[0]));
+    return query.apply(database, args);
+  }) as typeof query;
+  const id = 'a'.repeat(12);
+  for (const key of [
+    'x',
+    'tlm_',
+    `tlm_${id}`,
+    `tlm_${id}_short`,
+    `TLM_${id}_${'b'.repeat(43)}`,
+    "'or1=1--",
+    'x'.repeat(256),
+  ])
+    expect([
+      key,
+      (await scene.ask('GET', '/v1/jobs', undefined, { authorization: `Bearer ${key}` })).status,
+    ]).toEqual([key, 401]);
+  expect(statements).toEqual([]);
+  const forged = { authorization: `Bearer tlm_${id}_${'b'.repeat(43)}` };
+  expect((await scene.ask('GET', '/v1/jobs', undefined, forged)).status).toBe(401);
+  expect(statements).toHaveLength(1);
+});
+
+test('SEC-7: the stream of a key that is revoked ends; others go on', async () => {
+  const scene = await server();
+  const open = async (key: string) => {
+    const controller = new AbortController();
+    onTestFinished(() => controller.abort());
+    const response = await fetch(`${scene.url}/v1/stream`, {
+      headers: { authorization: `Bearer ${key}` },
+      signal: controller.signal,
+    });
+    expect(response.status).toBe(200);
+    const state = { isOver: false };
+    const ended = response.text().then(
+      () => {
+        state.isOver = true;
+      },
+      () => {},
+    );
+    return { state, ended };
+  };
+  const [a, b] = await Promise.all(
+    ['a', 'b'].map((name) => scene.keys.create({ tenantId: 'default', name, role: 'auditor' })),
+  );
+  if (!a || !b) throw new Error('no keys');
+  const [first, second] = [await open(a.key), await open(b.key)];
+  await scene.keys.revoke(a.apiKey.id);
+  await first.ended;
+  expect([first.state.isOver, second.state.isOver]).toEqual([true, false]);
+});
+
+test('SEC-8: JSON of a hundred thousand levels is a bad request; what is deep only in a text is not', async () => {
+  const scene = await server();
+  const ask = await scene.as('admin');
+  const deep = `{"kind":"noop","payload":${'['.repeat(100_000)}${']'.repeat(100_000)}}`;
+  for (const [method, path] of [
+    ['POST', '/v1/jobs'],
+    ['POST', '/v1/events'],
+  ] as const)
+    expect(await ask(method, path, deep)).toMatchObject({
+      status: 400,
+      body: { error: { code: 'VALIDATION_ERROR', message: 'body: is more than 100 levels deep' } },
+    });
+  const event = { event_type: 'a.b', aggregate_type: 'a', aggregate_id: '1' };
+  const text = `${'['.repeat(500)}"\\`;
+  expect((await ask('POST', '/v1/events', { ...event, payload: { text } })).status).toBe(202);
+});
+
+test('SEC-8: the type of an event is a token', async () => {
+  const scene = await server();
+  const ask = await scene.as('admin');
+  const emit = async (event_type: string) =>
+    (await ask('POST', '/v1/events', { event_type, aggregate_type: 'a', aggregate_id: '1', payload: {} }))
+      .status;
+  for (const type of ['a\r\nx-evil: 1', 'a\nb', 'a b', 'é', '"a"', ' a'])
+    expect([type, await emit(type)]).toEqual([type, 400]);
+  for (const type of ['pallet.moved', 'a', 'A_b-c:d/1'])
+    expect([type, await emit(type)]).toEqual([type, 202]);
+});
+
+test('SEC-8: every answer says that it is data; the documentation runs its own scripts alone', async () => {
+  const scene = await server();
+  for (const path of ['/v1/health/live', '/v1/jobs', '/nothing', '/v1/openapi.json']) {
+    const { headers } = await scene.ask('GET', path);
+    expect([path, headers.get('content-security-policy')]).toEqual([
+      path,
+      "default-src 'none'; frame-ancestors 'none'",
+    ]);
+    expect(headers.get('x-content-type-options')).toBe('nosniff');
+    expect(headers.get('x-frame-options')).toBe('DENY');
+    expect(headers.get('referrer-policy')).toBe('no-referrer');
+  }
+  const page = await scene.ask('GET', '/v1/docs');
+  const policy = page.headers.get('content-security-policy') ?? '';
+  expect(page.status).toBe(200);
+  expect(policy).toMatch(/script-src 'self'/);
+  expect(policy).toContain("frame-ancestors 'none'");
+  expect(policy).not.toMatch(/script-src[^;]*unsafe/);
+});
