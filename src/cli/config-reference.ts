@@ -30,4 +30,5 @@ ${rows.join('\n')}
 const variable = (name: string, key: Key<unknown>): string =>
   `\`${name}\`${key.scale?.[name] === 1000 ? ' (in seconds)' : ''}`;
 
-const fallback = ({ fallback: value }: Key<unknown>): string => (value === null ? 'not set' : `\`${value}\``);
+const fallback = ({ fallback: value }: Key<unknown>): string =>
+  value === null ? 'not set' : `\`${Array.isArray(value) ? JSON.stringify(value) : value}\``;

@@ -37,7 +37,12 @@ export function addConfig(program: Command, { configSchema }: CommandFrame): voi
             { title: 'KEY', value: (setting) => setting.key },
             {
               title: 'VALUE',
-              value: ({ value }) => (value === null ? '(not set)' : String(value)),
+              value: ({ value }) =>
+                value === null
+                  ? '(not set)'
+                  : typeof value === 'object'
+                    ? JSON.stringify(value)
+                    : String(value),
               shrinkTo: 10,
             },
             { title: 'FROM', value: (setting) => setting.source, shrinkTo: 10 },

@@ -20,6 +20,7 @@ import { confirm, Progress, terminalWidth } from '../host/cli/output/terminal.ts
 import { count } from '../host/cli/output/text.ts';
 import { fullTime, relativeTime } from '../host/cli/output/time.ts';
 import type { CommandFrame } from '../host/cli/session.ts';
+import { deadLetterJson, pageJson } from '../server/routes/json.ts';
 import { errorSection, payloadSection } from './jobs.ts';
 
 interface FilterOptions {
@@ -73,7 +74,11 @@ export function addDeadLetters(program: Command, frame: CommandFrame): void {
     .action((options: PageOptions & FilterOptions) =>
       frame.withTallyman(async ({ tallyman, now }) => {
         const page = await collect(options, (at) => tallyman.deadLetters.list(filterOf(options), at));
-        show(options.json, page, () => lettersTable(page.items, now) + more(page.nextCursor));
+        show(
+          options.json,
+          pageJson(page, deadLetterJson),
+          () => lettersTable(page.items, now) + more(page.nextCursor),
+        );
       }),
     );
 
@@ -85,7 +90,7 @@ export function addDeadLetters(program: Command, frame: CommandFrame): void {
       frame.withTallyman(async ({ tallyman, now }) => {
         const letter = await tallyman.deadLetters.get(id);
         if (!letter) throw new TallymanError('NOT_FOUND', `there is no dead letter ${id}`);
-        show(options.json, letter, () => letterPage(letter, now));
+        show(options.json, deadLetterJson(letter), () => letterPage(letter, now));
       }),
     );
 

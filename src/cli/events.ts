@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { type EventType, payloadSchema } from '../events/catalogue.ts';
+import { TallymanError } from '../engine/errors.ts';
+import type { EventType } from '../events/catalogue.ts';
 import { eventsComponent } from '../events/component.ts';
 import { Events } from '../events/events.ts';
 import type { DomainEvent } from '../events/read.ts';
@@ -7,10 +8,13 @@ import { given } from '../given.ts';
 import { catalogueOf } from '../host/catalogue.ts';
 import { examples, group, type JsonOption, wholeNumber, withJson } from '../host/cli/options.ts';
 import { show } from '../host/cli/output/print.ts';
-import { table } from '../host/cli/output/table.ts';
+import { facts, table } from '../host/cli/output/table.ts';
 import { terminalWidth } from '../host/cli/output/terminal.ts';
-import { relativeTime } from '../host/cli/output/time.ts';
+import { fullTime, relativeTime } from '../host/cli/output/time.ts';
+import { payloadHelp, payloadText } from '../host/cli/payload.ts';
 import type { CommandFrame, Session } from '../host/cli/session.ts';
+import { eventJson } from '../server/routes/events.ts';
+import { eventTypeJson, pageJson } from '../server/routes/json.ts';
 
 interface ListOptions extends JsonOption {
   readonly tenant?: string;
@@ -22,7 +26,7 @@ interface ListOptions extends JsonOption {
 
 interface EmitOptions extends JsonOption {
   readonly tenant?: string;
-  readonly payload: unknown;
+  readonly payload?: string;
   readonly id?: string;
 }
 
@@ -53,9 +57,22 @@ export function addEvents(program: Command, { apps, withTallyman }: CommandFrame
         const page = await all.list({ ...given({ tenantId, type }), ...where }, { after, limit });
         show(
           options.json,
-          page,
+          pageJson({ items: page.events, nextCursor: page.cursor }, eventJson),
           () => `${eventsTable(page.events, now)}\n\nGo on with --after ${page.cursor}`,
         );
+      }),
+    );
+
+  withJson(events.command('show'))
+    .description('one event, with its payload')
+    .argument('<id>', 'such as evt_4711, or the id that its emitter gave')
+    .option('-t, --tenant <id>', 'of this tenant')
+    .addHelpText('after', examples(['events show evt_4711', 'events show move-1 --tenant acme --json']))
+    .action((id: string, options: JsonOption & { tenant?: string }) =>
+      withEvents(async (all, { now }) => {
+        const event = await all.get(id, given({ tenantId: options.tenant }));
+        if (!event) throw new TallymanError('NOT_FOUND', `there is no event ${id}`);
+        show(options.json, eventJson(event), () => eventPage(event, now));
       }),
     );
 
@@ -64,8 +81,9 @@ export function addEvents(program: Command, { apps, withTallyman }: CommandFrame
     .addHelpText('after', examples(['events types', 'events types --json']))
     .action((options: JsonOption) => {
       const { types } = catalogue;
-      const items = types.map((type) => ({ ...type, schema: payloadSchema(type) }));
-      show(options.json, { items }, () => typesTable(types));
+      show(options.json, pageJson({ items: types, nextCursor: null }, eventTypeJson), () =>
+        typesTable(types),
+      );
     });
 
   withJson(events.command('emit'))
@@ -73,7 +91,7 @@ export function addEvents(program: Command, { apps, withTallyman }: CommandFrame
     .argument('<type>', 'such as pallet.moved')
     .argument('<aggregate>', 'what it happened to, such as pallet:P-1', aggregate)
     .option('-t, --tenant <id>', 'for this tenant (default: default)')
-    .option('-p, --payload <json>', 'what else there is to say', json, {})
+    .option('-p, --payload <json>', `what else there is to say: ${payloadHelp}`, payloadText)
     .option('--id <id>', 'the same id again does nothing')
     .addHelpText('after', examples([`events emit pallet.moved pallet:P-1 --payload '{"bay": "B7"}'`]))
     .action((type: string, where: { aggregateType: string; aggregateId?: string }, options: EmitOptions) =>
@@ -84,10 +102,11 @@ export function addEvents(program: Command, { apps, withTallyman }: CommandFrame
           type,
           aggregateType,
           aggregateId,
-          payload,
+          payload: JSON.parse(payload ?? '{}'),
           ...given({ tenantId, id }),
         });
-        show(options.json, emitted, () =>
+        const { eventId, existing } = emitted;
+        show(options.json, { event_id: eventId, existing }, () =>
           emitted.existing
             ? `there is an event ${emitted.eventId} already; nothing was done`
             : `event ${emitted.eventId} is emitted`,
@@ -95,6 +114,18 @@ export function addEvents(program: Command, { apps, withTallyman }: CommandFrame
       }),
     );
 }
+
+const eventPage = (event: DomainEvent, now: Date): string =>
+  facts([
+    ['event', event.id],
+    ['type', event.type],
+    ['of', `${event.aggregateType}:${event.aggregateId}`],
+    ['tenant', event.tenantId],
+    ['position', event.position],
+    ['happened', fullTime(event.occurredAt, now)],
+    ['written', fullTime(event.createdAt, now)],
+    ['payload', JSON.stringify(event.payload)],
+  ]);
 
 function eventsTable(events: readonly DomainEvent[], now: Date): string {
   if (events.length === 0) return 'No events.';
@@ -127,12 +158,4 @@ function aggregate(text: string): { aggregateType: string; aggregateId?: string 
   const [aggregateType = '', ...rest] = text.split(':');
   if (aggregateType === '') throw new InvalidArgumentError('Expected a type and an id such as pallet:P-1.');
   return { aggregateType, ...(rest.length > 0 && { aggregateId: rest.join(':') }) };
-}
-
-function json(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new InvalidArgumentError(`Expected JSON such as '{"bay": "B7"}'.`);
-  }
 }

@@ -20,6 +20,7 @@ import { paintState, terminalWidth } from '../host/cli/output/terminal.ts';
 import { printableLines } from '../host/cli/output/text.ts';
 import { fullTime, relativeTime } from '../host/cli/output/time.ts';
 import type { CommandFrame } from '../host/cli/session.ts';
+import { jobJson, pageJson } from '../server/routes/json.ts';
 import { addEnqueue } from './enqueue.ts';
 
 interface ListOptions extends PageOptions {
@@ -52,7 +53,7 @@ export function addJobs(program: Command, frame: CommandFrame): void {
         const page = await collect(options, (at) =>
           tallyman.jobs.list(given({ status, queue, kind, lane, tenantId, correlationId }), at),
         );
-        show(options.json, page, () => jobsTable(page.items, now) + more(page.nextCursor));
+        show(options.json, pageJson(page, jobJson), () => jobsTable(page.items, now) + more(page.nextCursor));
       }),
     );
 
@@ -64,7 +65,7 @@ export function addJobs(program: Command, frame: CommandFrame): void {
       frame.withTallyman(async ({ tallyman, now }) => {
         const job = await tallyman.jobs.get(id);
         if (!job) throw new TallymanError('NOT_FOUND', `there is no job ${id}`);
-        show(options.json, job, () => jobPage(job, now));
+        show(options.json, jobJson(job), () => jobPage(job, now));
       }),
     );
 

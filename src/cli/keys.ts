@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { given } from '../given.ts';
+import { accessOf } from '../host/app.ts';
 import { examples, group, type JsonOption, oneOf, withJson } from '../host/cli/options.ts';
 import { complain, print, show } from '../host/cli/output/print.ts';
 import { table } from '../host/cli/output/table.ts';
@@ -10,8 +11,18 @@ import { loadSecretBox } from '../host/process/secrets.ts';
 import { type Role, roles } from '../host/roles.ts';
 import { type ApiKey, ApiKeys } from '../server/access/keys.ts';
 import { serverComponent } from '../server/component.ts';
+import { keyJson, pageJson } from '../server/routes/json.ts';
 
-export function addKeys(program: Command, { withTallyman }: CommandFrame): void {
+interface CreateOptions extends JsonOption {
+  readonly name: string;
+  readonly role: Role;
+  readonly access?: string;
+  readonly tenant: string;
+  readonly expires?: Date;
+}
+
+export function addKeys(program: Command, { withTallyman, apps }: CommandFrame): void {
+  const access = accessOf(apps).map(({ name }) => name);
   const withServer = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
     withTallyman(work, [serverComponent]);
   const keys = group(program, 'keys', 'API keys: who may ask the server for what');
@@ -20,6 +31,7 @@ export function addKeys(program: Command, { withTallyman }: CommandFrame): void 
     .description('a new key, shown this once')
     .requiredOption('--name <name>', 'what it is for')
     .requiredOption('--role <role>', roles.join(', '), oneOf(roles))
+    .option('--access <name>', `what a guest may see: ${access.join(', ')}`, oneOf(access))
     .option('-t, --tenant <id>', 'whose key it is', 'default')
     .option('--expires <time>', 'when it ends, such as 2027-01-01 or 2027-01-01T12:00:00Z', time)
     .addHelpText(
@@ -27,18 +39,19 @@ export function addKeys(program: Command, { withTallyman }: CommandFrame): void 
       examples([
         'keys create --name ops --role admin',
         'keys create --name dock-7 --role producer --tenant acme',
+        'keys create --name "market surveillance" --role guest --access passports.authority',
       ]),
     )
-    .action((options: JsonOption & { name: string; role: Role; tenant: string; expires?: Date }) =>
+    .action((options: CreateOptions) =>
       withServer(async (session) => {
-        const { name, role, tenant: tenantId, expires: expiresAt } = options;
+        const { name, role, access, tenant: tenantId, expires: expiresAt } = options;
         const { key, apiKey } = await (await keysOf(session)).create({
           tenantId,
           name,
           role,
-          ...given({ expiresAt }),
+          ...given({ access, expiresAt }),
         });
-        if (options.json) return show(true, { ...apiKey, key }, () => '');
+        if (options.json) return show(true, { ...keyJson(apiKey), key }, () => '');
         complain(`Key ${apiKey.id} (${role} of "${tenantId}"). It is not shown again:`);
         print(key);
       }),
@@ -51,7 +64,9 @@ export function addKeys(program: Command, { withTallyman }: CommandFrame): void 
     .action((options: JsonOption & { tenant?: string }) =>
       withServer(async (session) => {
         const items = await (await keysOf(session)).list(options.tenant);
-        show(options.json, { items }, () => keysTable(items, session.now));
+        show(options.json, pageJson({ items, nextCursor: null }, keyJson), () =>
+          keysTable(items, session.now),
+        );
       }),
     );
 
@@ -86,7 +101,7 @@ function keysTable(keys: readonly ApiKey[], now: Date): string {
       { title: 'KEY', value: (key) => key.id },
       { title: 'NAME', value: (key) => key.name, shrinkTo: 8 },
       { title: 'TENANT', value: (key) => key.tenantId, shrinkTo: 6 },
-      { title: 'ROLE', value: (key) => key.role },
+      { title: 'ROLE', value: (key) => key.access ?? key.role },
       { title: 'STATE', value: state, paint: (text, key) => paintState(text, state(key)) },
       { title: 'MADE', value: (key) => relativeTime(key.createdAt, now), leaveOut: 2 },
       {

@@ -18,6 +18,7 @@ import { facts, table } from '../host/cli/output/table.ts';
 import { paintState, terminalWidth } from '../host/cli/output/terminal.ts';
 import { fullTime, relativeTime } from '../host/cli/output/time.ts';
 import type { CommandFrame } from '../host/cli/session.ts';
+import { jobJson, laneJson, pageJson } from '../server/routes/json.ts';
 import { errorSection, jobsTable } from './jobs.ts';
 
 interface WhereOptions extends JsonOption {
@@ -42,7 +43,11 @@ export function addLanes(program: Command, frame: CommandFrame): void {
       frame.withTallyman(async ({ tallyman, now }) => {
         const filter = { ...whereOf(options), ...given({ state: options.state }) };
         const page = await collect(options, (at) => tallyman.lanes.list(filter, at));
-        show(options.json, page, () => lanesTable(page.items, now) + more(page.nextCursor));
+        show(
+          options.json,
+          pageJson(page, laneJson),
+          () => lanesTable(page.items, now) + more(page.nextCursor),
+        );
       }),
     );
 
@@ -58,7 +63,8 @@ export function addLanes(program: Command, frame: CommandFrame): void {
         const jobs = (await tallyman.jobs.list({ lane: key, queue, tenantId }, { limit: 10 })).items;
         const blockedBy =
           lane.blockedBy === null ? null : ((await tallyman.jobs.get(lane.blockedBy)) ?? null);
-        show(options.json, { ...lane, blockedByJob: blockedBy, newestJobs: jobs }, () =>
+        const more = { blocked_by_job: blockedBy && jobJson(blockedBy), newest_jobs: jobs.map(jobJson) };
+        show(options.json, { ...laneJson(lane), ...more }, () =>
           [
             facts([
               ['lane', lane.key],

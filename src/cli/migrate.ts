@@ -40,7 +40,7 @@ const breakingAdvice = (dryRun: boolean): string =>
     : '\nBreaking: programs of older versions no longer start. Stop those that still run, and update them.';
 
 /** Only connects, whatever state the database is in. */
-export async function withDatabase<T>(config: Config, work: (database: Database) => Promise<T>): Promise<T> {
+async function withDatabase<T>(config: Config, work: (database: Database) => Promise<T>): Promise<T> {
   const logger = commandLogger();
   const reached = await reachDatabase(config, { logger });
   try {

@@ -2,6 +2,7 @@ import { Command, CommanderError } from 'commander';
 import { version } from '../engine/version.ts';
 import type { App } from '../host/app.ts';
 import { exitCodeHelp, exitCodes, explain } from '../host/cli/exit.ts';
+import { refuseRepeated } from '../host/cli/options.ts';
 import { complain } from '../host/cli/output/print.ts';
 import { commandFrame } from '../host/cli/session.ts';
 import { addConfig } from './config.ts';
@@ -57,6 +58,7 @@ export function buildProgram(apps: readonly App[]): Command {
   for (const add of [addServe, addWorker, addTenants, addKeys, addMigrate, addReset, addDoctor, addConfig])
     add(program, frame);
   for (const app of apps) app.commands?.(program, commandFrame(apps, app));
+  refuseRepeated(program);
   program.addHelpText(
     'after',
     `${exitCodeHelp}

@@ -8,6 +8,7 @@ import { table } from '../host/cli/output/table.ts';
 import { paintState, terminalWidth } from '../host/cli/output/terminal.ts';
 import { relativeTime } from '../host/cli/output/time.ts';
 import type { CommandFrame } from '../host/cli/session.ts';
+import { pageJson, queueJson } from '../server/routes/json.ts';
 
 /** Commander turns null into an empty string, so "none" stays a word until the options are read. */
 type Limit = number | 'none';
@@ -27,19 +28,21 @@ export function addQueues(program: Command, frame: CommandFrame): void {
     .action((options: JsonOption) =>
       frame.withTallyman(async ({ tallyman, now }) => {
         const items = await tallyman.queues.list();
-        show(options.json, { items }, () => queuesTable(items, now));
+        show(options.json, pageJson({ items, nextCursor: null }, queueJson), () => queuesTable(items, now));
       }),
     );
 
   queues
     .command('pause')
-    .description('stop claims from it; running jobs continue')
+    .description('stop claims from it; running jobs continue. Also a queue that has no jobs yet')
     .argument('<name>', 'name of the queue')
     .addHelpText('after', examples(['queues pause carriers']))
     .action((name: string) =>
       frame.withTallyman(async ({ tallyman }) => {
-        await tallyman.queues.pause(name);
-        print(`queue "${name}" is paused`);
+        const wasThere = await tallyman.queues.pause(name);
+        print(
+          `queue "${name}" is paused${wasThere ? '' : '; it is new: check its name if it should not be'}`,
+        );
       }),
     );
 

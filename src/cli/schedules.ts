@@ -7,16 +7,23 @@ import { print, show } from '../host/cli/output/print.ts';
 import { table } from '../host/cli/output/table.ts';
 import { paintState, terminalWidth } from '../host/cli/output/terminal.ts';
 import { relativeTime } from '../host/cli/output/time.ts';
+import { payloadHelp, payloadText } from '../host/cli/payload.ts';
 import type { CommandFrame } from '../host/cli/session.ts';
-import { json, requirePublicKind, withInternal } from './enqueue.ts';
+import { pageJson, scheduleJson } from '../server/routes/json.ts';
+import { requirePublicKind, withInternal } from './enqueue.ts';
+import { type JobPlace, withPlace } from './job-options.ts';
 
-interface PutOptions extends JsonOption {
+interface PutOptions extends JsonOption, JobPlace {
   readonly cron: string;
   readonly kind: string;
   readonly payload?: string;
   readonly timezone?: string;
   readonly tenant?: string;
   readonly internal?: boolean;
+}
+
+interface TenantOption {
+  readonly tenant?: string | undefined;
 }
 
 export function addSchedules(program: Command, frame: CommandFrame): void {
@@ -28,31 +35,40 @@ export function addSchedules(program: Command, frame: CommandFrame): void {
     .action((options: JsonOption) =>
       frame.withTallyman(async ({ tallyman, now }) => {
         const items = await tallyman.schedules.list();
-        show(options.json, { items }, () => schedulesTable(items, now));
+        show(options.json, pageJson({ items, nextCursor: null }, scheduleJson), () =>
+          schedulesTable(items, now),
+        );
       }),
     );
 
-  withInternal(withJson(schedules.command('put')))
+  withPlace(withInternal(withJson(schedules.command('put'))))
     .description('make a schedule, or change it; a paused one stays paused')
     .argument('<name>', 'name of the schedule')
     .requiredOption('--cron <expression>', 'when, such as "0 3 * * *"')
     .requiredOption('-k, --kind <name>', 'what to enqueue')
-    .option('--payload <json>', 'payload of each job (default: {})', json)
+    .option('--payload <json>', `payload of each job: ${payloadHelp}`, payloadText)
     .option('--timezone <name>', 'such as Europe/Berlin (default: UTC)')
     .option('-t, --tenant <id>', 'for this tenant (default: default)')
-    .addHelpText('after', examples(['schedules put nightly-report --cron "0 3 * * *" --kind report']))
+    .addHelpText(
+      'after',
+      examples([
+        'schedules put nightly-report --cron "0 3 * * *" --kind report',
+        'schedules put shift --cron "0 6,14,22 * * *" --kind report --timezone Europe/Berlin --payload @shift.json --queue slow',
+      ]),
+    )
     .action((name: string, options: PutOptions) =>
       frame.withTallyman(async ({ tallyman: { database, schedules: all }, now }) => {
         const { cron, kind, timezone, tenant: tenantId, payload = '{}' } = options;
+        const { queue, priority, lane, maxAttempts } = options;
         if (!options.internal) await requirePublicKind(database, kind);
         const schedule = await all.upsert({
           name,
           cron,
           kind,
           payload: JSON.parse(payload),
-          ...given({ timezone, tenantId }),
+          ...given({ timezone, tenantId, queue, priority, lane, maxAttempts }),
         });
-        show(options.json, schedule, () => schedulesTable([schedule], now));
+        show(options.json, scheduleJson(schedule), () => schedulesTable([schedule], now));
       }),
     );
 
@@ -60,10 +76,11 @@ export function addSchedules(program: Command, frame: CommandFrame): void {
     .command('pause')
     .description('enqueues nothing until it is resumed')
     .argument('<name>', 'name of the schedule')
+    .option('-t, --tenant <id>', 'of this tenant (default: default)')
     .addHelpText('after', examples(['schedules pause nightly-report']))
-    .action((name: string) =>
-      change(frame, name, 'is paused already', async (all) => {
-        if (!(await all.pause(name))) return false;
+    .action((name: string, { tenant }: TenantOption) =>
+      change(frame, { name, tenant }, 'is paused already', async (all) => {
+        if (!(await all.pause(name, tenant))) return false;
         print(`schedule "${name}" is paused`);
         return true;
       }),
@@ -73,10 +90,11 @@ export function addSchedules(program: Command, frame: CommandFrame): void {
     .command('resume')
     .description('continues with the next due time; times during the pause are skipped')
     .argument('<name>', 'name of the schedule')
+    .option('-t, --tenant <id>', 'of this tenant (default: default)')
     .addHelpText('after', examples(['schedules resume nightly-report']))
-    .action((name: string) =>
-      change(frame, name, 'is not paused', async (all) => {
-        if (!(await all.resume(name))) return false;
+    .action((name: string, { tenant }: TenantOption) =>
+      change(frame, { name, tenant }, 'is not paused', async (all) => {
+        if (!(await all.resume(name, tenant))) return false;
         print(`schedule "${name}" goes on`);
         return true;
       }),
@@ -86,10 +104,11 @@ export function addSchedules(program: Command, frame: CommandFrame): void {
     .command('remove')
     .description('jobs it has enqueued stay')
     .argument('<name>', 'name of the schedule')
+    .option('-t, --tenant <id>', 'of this tenant (default: default)')
     .addHelpText('after', examples(['schedules remove nightly-report']))
-    .action((name: string) =>
-      change(frame, name, 'is gone', async (all) => {
-        if (!(await all.remove(name))) return false;
+    .action((name: string, { tenant }: TenantOption) =>
+      change(frame, { name, tenant }, 'is gone', async (all) => {
+        if (!(await all.remove(name, tenant))) return false;
         print(`schedule "${name}" is removed`);
         return true;
       }),
@@ -99,14 +118,16 @@ export function addSchedules(program: Command, frame: CommandFrame): void {
 /** `work` returns whether it changed something. If not, there is no such schedule, or `otherwise` is the reason. */
 function change(
   { withTallyman }: CommandFrame,
-  name: string,
+  { name, tenant = 'default' }: TenantOption & { readonly name: string },
   otherwise: string,
   work: (all: Schedules) => Promise<boolean>,
 ): Promise<void> {
   return withTallyman(async ({ tallyman: { schedules } }) => {
     if (await work(schedules)) return;
-    const known = (await schedules.list()).some((schedule) => schedule.name === name);
-    if (!known) throw new TallymanError('NOT_FOUND', `there is no schedule "${name}"`);
+    const known = (await schedules.list()).some(
+      (schedule) => schedule.name === name && schedule.tenantId === tenant,
+    );
+    if (!known) throw new TallymanError('NOT_FOUND', `there is no schedule "${name}" of tenant "${tenant}"`);
     throw new TallymanError('BAD_STATE', `schedule "${name}" ${otherwise}`);
   });
 }

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { TallymanError } from '../engine/errors.ts';
 import { version } from '../engine/version.ts';
 import { exitCodes } from '../host/cli/exit.ts';
-import { examples, wholeNumber } from '../host/cli/options.ts';
+import { examples, list, wholeNumber } from '../host/cli/options.ts';
 import { complain } from '../host/cli/output/print.ts';
 import type { CommandFrame } from '../host/cli/session.ts';
 import { partNames, partsOf } from '../host/parts.ts';
@@ -11,7 +11,7 @@ import { onStopSignal } from '../host/process/signals.ts';
 import { loadKinds } from './worker.ts';
 
 interface ServeCommandOptions {
-  readonly only?: string;
+  readonly only?: readonly string[];
   readonly host?: string;
   readonly port?: number;
   readonly kinds?: string;
@@ -22,14 +22,18 @@ export function addServe(program: Command, frame: CommandFrame): void {
   program
     .command('serve')
     .description('run the HTTP API, workers and deliveries until SIGTERM or Ctrl-C')
-    .option('--only <parts>', `some of ${partNames(frame.apps).join(', ')} (default: server.parts)`)
+    .option(
+      '--only <parts>',
+      `some of ${partNames(frame.apps).join(', ')}; may be repeated (default: server.parts)`,
+      list,
+    )
     .option('--host <address>', 'where the API listens (default: server.host)')
     .option('--port <number>', 'its port, 0 for any free one (default: server.port)', wholeNumber(0, 65_535))
     .option('--kinds <module>', 'file that exports the kinds to run (default: server.kinds)')
     .option('--migrate', 'bring the database up to date first')
     .addHelpText(
       'after',
-      `${examples(['serve', 'serve --only api --port 8080', 'serve --only worker,webhooks --kinds dist/kinds.js'])}
+      `${examples(['serve', 'serve --only api --port 8080', 'serve --only worker --only webhooks --kinds dist/kinds.js'])}
 
 Without API keys the API answers this machine alone; \`tallyman keys create\`
 makes the first one. The first signal lets requests and running jobs finish, for
@@ -45,7 +49,7 @@ async function runServe(options: ServeCommandOptions, { apps, loadConfig }: Comm
     ...(options.host !== undefined && { 'server.host': options.host }),
     ...(options.port !== undefined && { 'server.port': options.port }),
   };
-  const parts = partsOf(options.only ?? config['server.parts'], apps);
+  const parts = partsOf(options.only?.join(',') ?? config['server.parts'], apps);
   const module = options.kinds ?? config['server.kinds'];
   const kinds = module === null ? [] : await loadKinds(module);
   const logger = createLogger({ level: config['log.level'] });

@@ -7,6 +7,7 @@ import { relativeTime } from '../host/cli/output/time.ts';
 import type { CommandFrame, Session } from '../host/cli/session.ts';
 import { type Tenant, Tenants } from '../server/access/tenants.ts';
 import { serverComponent } from '../server/component.ts';
+import { pageJson, tenantJson } from '../server/routes/json.ts';
 
 export function addTenants(program: Command, { withTallyman }: CommandFrame): void {
   const withServer = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
@@ -21,7 +22,7 @@ export function addTenants(program: Command, { withTallyman }: CommandFrame): vo
     .action((id: string, options: JsonOption & { name?: string }) =>
       withServer(async ({ tallyman }) => {
         const tenant = await new Tenants(tallyman.database).create(id, options.name);
-        show(options.json, tenant, () => `tenant "${tenant.id}" is made`);
+        show(options.json, tenantJson(tenant), () => `tenant "${tenant.id}" is made`);
       }),
     );
 
@@ -31,7 +32,7 @@ export function addTenants(program: Command, { withTallyman }: CommandFrame): vo
     .action((options: JsonOption) =>
       withServer(async ({ tallyman, now }) => {
         const items = await new Tenants(tallyman.database).list();
-        show(options.json, { items }, () =>
+        show(options.json, pageJson({ items, nextCursor: null }, tenantJson), () =>
           table<Tenant>(
             [
               { title: 'TENANT', value: (tenant) => tenant.id },

@@ -4,7 +4,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { messageOf, TallymanError } from '../engine/errors.ts';
 import type { AnyKind } from '../engine/jobs/kind.ts';
 import { exitCodes, usage } from '../host/cli/exit.ts';
-import { examples, wholeNumber } from '../host/cli/options.ts';
+import { examples, repeatable, wholeNumber } from '../host/cli/options.ts';
 import type { CommandFrame } from '../host/cli/session.ts';
 import { createLogger } from '../host/process/logger.ts';
 import { openRuntime, workerOptions } from '../host/process/open.ts';
@@ -26,7 +26,11 @@ export function addWorker(program: Command, frame: CommandFrame): void {
       'jobs and lanes run at once (default: jobs.concurrency)',
       wholeNumber(1, 10_000),
     )
-    .option('-q, --queues <names>', 'only these queues; "labels=5" holds at most 5 of one', queueLimits)
+    .option(
+      '-q, --queues <names>',
+      'only these queues; "labels=5" holds at most 5 of one; may be repeated',
+      queueLimits,
+    )
     .option('--migrate', 'bring the database up to date first')
     .addHelpText(
       'after',
@@ -109,13 +113,15 @@ function isKind(value: unknown): value is AnyKind {
 }
 
 /** `labels=5,carriers` */
-function queueLimits(text: string, previous: Record<string, number> = {}): Record<string, number> {
-  const limits = { ...previous };
-  for (const part of text.split(',')) {
-    const [, name, limit] = /^([^=]+)(?:=([1-9]\d{0,6}))?$/.exec(part.trim()) ?? [];
-    if (name === undefined)
-      throw new InvalidArgumentError('Expected names such as labels,carriers or labels=5.');
-    limits[name] = limit === undefined ? 1_000_000 : Number(limit);
-  }
-  return limits;
-}
+const queueLimits = repeatable(
+  (text: string, previous: Record<string, number> = {}): Record<string, number> => {
+    const limits = { ...previous };
+    for (const part of text.split(',')) {
+      const [, name, limit] = /^([^=]+)(?:=([1-9]\d{0,6}))?$/.exec(part.trim()) ?? [];
+      if (name === undefined)
+        throw new InvalidArgumentError('Expected names such as labels,carriers or labels=5.');
+      limits[name] = limit === undefined ? 1_000_000 : Number(limit);
+    }
+    return limits;
+  },
+);

@@ -172,6 +172,12 @@ export const coreKeys = {
     doc: 'The largest request body the API accepts.',
     fallback: 2 * 1024 * 1024,
   }),
+  'server.uploadMemoryBytes': key({
+    schema: whole(1024 * 1024),
+    env: ['TALLYMAN_UPLOAD_MEMORY_BYTES'],
+    doc: 'Memory that uploads, such as documents, may take at once in one process. What comes beyond is refused with UPLOADS_BUSY.',
+    fallback: 256 * 1024 * 1024,
+  }),
   'server.ratePerSecond': key({
     schema: whole(1, 1_000_000),
     env: ['TALLYMAN_RATE_PER_SECOND'],
@@ -189,6 +195,17 @@ export const coreKeys = {
     env: ['TALLYMAN_PUBLIC_METRICS'],
     doc: 'Answer `/metrics` without an API key.',
     fallback: false,
+  }),
+  'server.corsOrigins': key({
+    schema: z
+      .string()
+      .regex(/^(\*|https?:\/\/[^/\s,]+(,https?:\/\/[^/\s,]+)*)$/, {
+        error: 'expected * or origins such as https://app.example.com,https://ops.example.com',
+      })
+      .nullable(),
+    env: ['TALLYMAN_CORS_ORIGINS'],
+    doc: 'Web pages of these origins may call the API from a browser, separated by commas; `*` is every origin. They still need an API key.',
+    fallback: null,
   }),
   'health.requireQueue': key({
     schema: z.boolean(),

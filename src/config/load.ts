@@ -134,7 +134,7 @@ function suggestion(name: string, keys: ConfigKeys): string {
 }
 
 /** Levenshtein. */
-export function distance(a: string, b: string): number {
+function distance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, i) => i);
   for (let i = 1; i <= a.length; i += 1) {
     const next = [i];

@@ -56,14 +56,26 @@ export async function emitMany(on: Queryable, events: readonly NewEvent[]): Prom
   }));
 }
 
-function checkedPayload(event: NewEvent): string {
-  requireText(event.type, 'the event type', 128);
+/** The payload as JSON, once everything about the event is checked. */
+export function checkedPayload(event: NewEvent): string {
+  requireEventType(event.type);
   requireText(event.aggregateType, 'the aggregate type', 128);
   requireText(event.aggregateId, 'the aggregate id', 512);
   if (event.id !== undefined) requireEventKey(event.id);
   const payload = JSON.stringify(event.payload ?? null);
   if (payload === undefined) throw new TallymanError('BAD_OPTION', 'the payload of an event must be JSON');
   return payload;
+}
+
+/** A token: it is a header of deliveries, and a line break in it would be two headers. */
+export const isEventType = (type: string): boolean => /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$/.test(type);
+
+function requireEventType(type: string): void {
+  if (typeof type !== 'string' || !isEventType(type))
+    throw new TallymanError(
+      'BAD_OPTION',
+      `${JSON.stringify(type)} is not an event type: expected 1 to 128 letters, digits, ".", "_", ":", "/" or "-"`,
+    );
 }
 
 function requireEventKey(id: string): void {

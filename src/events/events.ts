@@ -1,9 +1,9 @@
 import type { Queryable } from '../engine/database/database.ts';
-import { requireWhole } from '../engine/validate.ts';
+import { requireText, requireWhole } from '../engine/validate.ts';
 import { EventCatalogue, type EventType } from './catalogue.ts';
 import { type Emitted, emit, emitMany, type NewEvent } from './emit.ts';
 import { purgeEvents } from './purge.ts';
-import { type EventFilter, type EventPage, readEvents } from './read.ts';
+import { type DomainEvent, type EventFilter, type EventPage, getEvent, readEvents } from './read.ts';
 import { engineEventTypes } from './types.ts';
 
 export interface EventsOptions {
@@ -55,6 +55,12 @@ export class Events {
     { after = '0', limit = 50 }: { readonly after?: string; readonly limit?: number } = {},
   ): Promise<EventPage> {
     return readEvents(this.#on, after, filter, Math.min(Math.max(limit, 1), 1000));
+  }
+
+  /** By its public id; with `tenantId` only an event of that tenant. */
+  async get(id: string, options: { readonly tenantId?: string } = {}): Promise<DomainEvent | undefined> {
+    requireText(id, 'the event id', 128);
+    return getEvent(this.#on, id, options);
   }
 
   /** Deletes older events, unless a listener still needs them. Returns how many. */

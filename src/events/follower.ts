@@ -1,6 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import type { Database, Queryable } from '../engine/database/database.ts';
+import { type Database, isPassing, type Queryable } from '../engine/database/database.ts';
 import { messageOf } from '../engine/errors.ts';
+import { pause } from '../engine/resilience/deadline.ts';
+import { EventBell } from './bell.ts';
 
 /** The events of all tenants with `after < position <= upTo`: complete, and not handled before. */
 export interface EventBatch {
@@ -14,7 +15,18 @@ export interface EventFollowerOptions {
   readonly listener: string;
   /** Runs in the transaction that moves the cursor. If it fails, the batch comes again. */
   readonly handle: (tx: Queryable, batch: EventBatch) => Promise<void>;
-  /** Default 250. */
+  /**
+   * What to do about an event that fails by itself, with an error that does not pass. `stop` (the default): it comes again and
+   * again, and nothing behind it is handled. `set aside`: go on without it, and try it again after a minute, then less
+   * and less often; it is then out of order.
+   */
+  readonly onPoison?: 'stop' | 'set aside';
+  /** Work that earlier batches left behind; tried at each look. If it fails, the follower goes on without it. */
+  readonly leftovers?: {
+    readonly exist: (on: Queryable) => Promise<boolean>;
+    readonly handle: (tx: Queryable) => Promise<void>;
+  };
+  /** How often it looks without being notified. Default 250. */
   readonly pollMs?: number;
   /** Events in one transaction. Default 500. */
   readonly batch?: number;
@@ -22,21 +34,25 @@ export interface EventFollowerOptions {
 
 /** The wait after an error, so that a database in trouble does not get a query at every poll. */
 const afterErrorMs = 2000;
-const shortestPauseMs = 5;
+/** Events that come one by one share a look: at most so often. */
+const shortestPauseMs = 20;
 
 /**
  * Follows the events for one listener, each once, in the order of their ids. Any number of processes may run one for the
  * same listener: the lock on its row lets one of them work at a time.
  *
- *   idle ── start() ──▶ looking ◀── poll, hint() ──┐
- *                          │ nothing there ────────┤
- *                          │ a batch ──▶ pause ────┘      the pause is as long as the batch took: it never takes more
- *                          └── stop() ──▶ stopped         than half of the time from those who emit
+ *   idle ── start() ──▶ looking ◀── notified, poll, hint() ──┐
+ *                          │ nothing there ──▶ waiting ──────┤
+ *                          │ a batch ──▶ pause ──────────────┘   the pause is as long as the batch took: it never takes
+ *                          └── stop() ──▶ stopped                more than half of the time from those who emit
  */
 export class EventFollower {
   readonly #options: EventFollowerOptions;
   readonly #pollMs: number;
   readonly #batch: number;
+  readonly #bell: EventBell;
+  /** Smaller for a while after a batch that took too long. */
+  #size: number;
   #stopping = new AbortController();
   #hinted = new AbortController();
   #running: Promise<void> | undefined;
@@ -45,6 +61,8 @@ export class EventFollower {
     this.#options = options;
     this.#pollMs = options.pollMs ?? 250;
     this.#batch = options.batch ?? 500;
+    this.#size = this.#batch;
+    this.#bell = new EventBell(options.database, () => this.hint());
   }
 
   /** Does nothing if it is running already. */
@@ -68,45 +86,70 @@ export class EventFollower {
   }
 
   async #run(stopping: AbortSignal): Promise<void> {
+    const ringing = this.#bell.start();
     while (!stopping.aborted) {
       this.#hinted = new AbortController();
       const began = performance.now();
-      let waitMs = this.#pollMs;
       try {
-        if (await this.turn()) waitMs = 0;
+        if (await this.turn()) {
+          await this.#bell.mute();
+          await pause(Math.max(shortestPauseMs, performance.now() - began), stopping);
+        } else if (!(await this.#bell.wait())) await pause(this.#pollMs, this.#waitOver(stopping));
       } catch (error) {
-        waitMs = afterErrorMs;
         this.#options.database.logger.warn(
           { listener: this.#options.listener, error: messageOf(error) },
           'a batch of events was not handled; it is tried again',
         );
+        await pause(afterErrorMs, stopping);
       }
-      await pause(Math.max(shortestPauseMs, performance.now() - began), stopping);
-      if (waitMs > 0) await pause(waitMs, this.#hinted.signal);
     }
+    await ringing;
+    await this.#bell.stop();
+  }
+
+  #waitOver(stopping: AbortSignal): AbortSignal {
+    return stopping.aborted ? stopping : this.#hinted.signal;
   }
 
   /** Handles one batch. Returns whether there was one: then there may be more. */
   async turn(): Promise<boolean> {
-    const { database, listener, handle } = this.#options;
+    try {
+      const didWork = await this.#turn(this.#size, { isCareful: false });
+      this.#size = Math.min(this.#batch, this.#size * 2);
+      return didWork;
+    } catch (error) {
+      if (isTooSlow(error)) this.#size = Math.max(1, Math.floor(this.#size / 4));
+      if (isPassing(error) || this.#options.onPoison !== 'set aside') throw error;
+      return this.#turn(this.#size, { isCareful: true });
+    }
+  }
+
+  async #turn(size: number, { isCareful }: { readonly isCareful: boolean }): Promise<boolean> {
+    const { database, listener, handle, leftovers } = this.#options;
     const news = await database.query<{ any: boolean }>('select tallyman_events.has_news($1) as any', [
       listener,
     ]);
-    if (!news.rows[0]?.any) return false;
+    const isLeft = (await leftovers?.exist(database)) === true;
+    if (!news.rows[0]?.any && !isLeft) return false;
     return database.transaction(async (tx) => {
-      const { rows } = await tx.query<{ cursor: string }>(
-        'select cursor from tallyman_events.listeners where name = $1 for update skip locked',
+      const { rows } = await tx.query<{ cursor: string; again: string | null }>(
+        `select cursor, tallyman_events.due_again(name) as again
+           from tallyman_events.listeners where name = $1 for update skip locked`,
         [listener],
       );
-      const after = rows[0]?.cursor;
-      if (after === undefined) return false;
+      const [found] = rows;
+      if (!found) return false;
+      const { cursor: after, again } = found;
+      if (isLeft) await this.#handleLeftovers(tx);
+      if (again !== null) await this.#tryAgain(tx, again);
       const reached = await tx.query<{ end: string }>('select tallyman_events.reach($1, $2) as end', [
         after,
-        this.#batch,
+        size,
       ]);
       const upTo = reached.rows[0]?.end ?? after;
-      if (upTo === after) return false;
-      await handle(tx, { after, upTo });
+      if (upTo === after) return again !== null;
+      if (isCareful) await this.#handleCarefully(tx, { after, upTo });
+      else await handle(tx, { after, upTo });
       await tx.query('update tallyman_events.listeners set cursor = $2, moved_at = now() where name = $1', [
         listener,
         upTo,
@@ -114,8 +157,65 @@ export class EventFollower {
       return true;
     });
   }
+
+  /** Halves a batch that fails until the event that fails is alone, and sets that one aside. */
+  async #handleCarefully(tx: Queryable, batch: EventBatch): Promise<void> {
+    const error = await this.#attempt(tx, () => this.#options.handle(tx, batch));
+    if (error === undefined) return;
+    const { rows } = await tx.query<{ id: string }>(
+      'select id from tallyman_events.events where id > $1 and id <= $2 order by id',
+      [batch.after, batch.upTo],
+    );
+    const middle = rows[Math.floor(rows.length / 2) - 1]?.id;
+    if (middle === undefined) return this.#setAside(tx, rows[0]?.id ?? batch.upTo, error);
+    await this.#handleCarefully(tx, { after: batch.after, upTo: middle });
+    await this.#handleCarefully(tx, { after: middle, upTo: batch.upTo });
+  }
+
+  async #handleLeftovers(tx: Queryable): Promise<void> {
+    const { listener, leftovers, database } = this.#options;
+    const error = await this.#attempt(tx, async () => leftovers?.handle(tx));
+    if (error !== undefined)
+      database.logger.error(
+        { listener, error: messageOf(error) },
+        'what earlier events left behind cannot be handled; it is tried again',
+      );
+  }
+
+  /** Returns the error of work that fails by its own fault, and undoes it; throws an error that passes. */
+  async #attempt(tx: Queryable, work: () => Promise<void>): Promise<unknown> {
+    await tx.query('savepoint attempt');
+    try {
+      await work();
+      await tx.query('release savepoint attempt');
+      return undefined;
+    } catch (error) {
+      if (isPassing(error)) throw error;
+      await tx.query('rollback to savepoint attempt');
+      return error ?? new Error('unknown');
+    }
+  }
+
+  async #tryAgain(tx: Queryable, event: string): Promise<void> {
+    const { listener } = this.#options;
+    const alone = { after: String(BigInt(event) - 1n), upTo: event };
+    const error = await this.#attempt(tx, () => this.#options.handle(tx, alone));
+    if (error !== undefined) return this.#setAside(tx, event, error);
+    await tx.query('delete from tallyman_events.set_aside where listener = $1 and event_id = $2', [
+      listener,
+      event,
+    ]);
+  }
+
+  async #setAside(tx: Queryable, event: string, error: unknown): Promise<void> {
+    const { listener, database } = this.#options;
+    await tx.query('select tallyman_events.put_aside($1, $2, $3)', [listener, event, messageOf(error)]);
+    database.logger.error(
+      { listener, event, error: messageOf(error) },
+      'an event cannot be handled and was set aside; it is tried again later',
+    );
+  }
 }
 
-/** Ends early when the signal fires. */
-const pause = (ms: number, signal: AbortSignal): Promise<void> =>
-  sleep(ms, undefined, { signal, ref: false }).catch(() => {});
+/** The statement ran into its time limit: fewer events at a time may fit. */
+const isTooSlow = (error: unknown): boolean => (error as { code?: unknown } | null)?.code === '57014';

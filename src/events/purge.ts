@@ -2,26 +2,29 @@ import type { Database, Queryable } from '../engine/database/database.ts';
 import { defineKind, type Kind } from '../engine/jobs/kind.ts';
 import type { NewSchedule } from '../engine/schedules/schedules.ts';
 
-const kindName = 'events.purge';
+/** For the app whose worker runs the kind. */
+export const purgeEventsDeclaration = {
+  name: 'events.purge',
+  acrossTenants: 'one age for the events of all tenants; takes nothing from its payload',
+} as const;
 /** Events deleted in one statement, so that none holds locks for long. */
 const batchSize = 1000;
 const defaultKeepMs = 30 * 24 * 3_600_000;
 
 /** Every night; for `tallyman.schedules.upsert`, where a worker with `purgeEventsKind` runs. */
 export const purgeEventsSchedule: NewSchedule = {
-  name: kindName,
+  name: purgeEventsDeclaration.name,
   cron: '17 3 * * *',
-  kind: kindName,
+  kind: purgeEventsDeclaration.name,
   payload: {},
 };
 
 export function purgeEventsKind(database: Database, keepMs = defaultKeepMs): Kind<unknown> {
   return defineKind({
-    name: kindName,
+    ...purgeEventsDeclaration,
     queue: 'webhooks',
     priority: 3,
     scope: 'all',
-    acrossTenants: 'one age for the events of all tenants; takes nothing from its payload',
     handler: () => purgeEvents(database, keepMs),
   });
 }

@@ -31,6 +31,10 @@ export interface EventPage {
   readonly cursor: string;
 }
 
+const columns = `v.id as position, tallyman_events.event_id(v.id, v.event_key) as id, v.tenant_id as "tenantId",
+            v.event_type as type, v.aggregate_type as "aggregateType", v.aggregate_id as "aggregateId",
+            v.occurred_at as "occurredAt", v.created_at as "createdAt", v.payload`;
+
 /** Events examined in one read, whether or not they match the filter: this bounds the time of a read. */
 const mostScanned = 10_000;
 
@@ -64,15 +68,29 @@ export async function readEvents(
   where('v.aggregate_type =', aggregateType);
   where('v.aggregate_id =', aggregateId);
   const { rows } = await on.query<DomainEvent>(
-    `select v.id as position, tallyman_events.event_id(v.id, v.event_key) as id, v.tenant_id as "tenantId",
-            v.event_type as type, v.aggregate_type as "aggregateType", v.aggregate_id as "aggregateId",
-            v.occurred_at as "occurredAt", v.created_at as "createdAt", v.payload
+    `select ${columns}
        from tallyman_events.events v
       where ${conditions.join(' and ')}
       order by ${tenantId === undefined ? '' : 'v.tenant_id, '}v.id limit $3`,
     values,
   );
   return { events: rows, cursor: rows.length === limit ? (rows.at(-1)?.position ?? end) : end };
+}
+
+/** One event by its public id. An id that an emitter gave is unique in its tenant: without a tenant the newest is returned. */
+export async function getEvent(
+  on: Queryable,
+  id: string,
+  { tenantId }: { readonly tenantId?: string } = {},
+): Promise<DomainEvent | undefined> {
+  const { rows } = await on.query<DomainEvent>(
+    `select ${columns} from tallyman_events.events v
+      where v.id = any (tallyman_events.ids_of($1)) and ($2::text is null or v.tenant_id = $2)
+        and tallyman_events.event_id(v.id, v.event_key) = $1
+      order by v.id desc limit 1`,
+    [id, tenantId ?? null],
+  );
+  return rows[0];
 }
 
 /** The start position for a reader that wants only events from now on. */

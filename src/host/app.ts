@@ -19,6 +19,7 @@ import type { Tallyman } from '../engine/tallyman.ts';
 import type { EventCatalogue, EventType } from '../events/catalogue.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import type { CommandFrame } from './cli/session.ts';
+import type { Demo } from './demo.ts';
 import type { AnyRoute } from './route.ts';
 import type { Moment, Subject, SubjectPage, TenantQueries } from './timeline.ts';
 
@@ -38,6 +39,8 @@ export interface App {
   readonly errors?: Readonly<Record<string, number>>;
   /** Every kind of job that it runs. */
   readonly kinds?: readonly KindDeclaration[];
+  /** What keys of guests can be given to see; the app's routes say what that is. */
+  readonly access?: readonly AccessDeclaration[];
   /** The events it emits, with the schema of each payload. */
   readonly events?: readonly EventType[];
   readonly routes?: (host: RouteHost) => Promise<readonly AnyRoute[]>;
@@ -48,6 +51,8 @@ export interface App {
   readonly timeline?: (on: TenantQueries, subject: Subject, page: SubjectPage) => Promise<readonly Moment[]>;
   /** Subjects whose name or number begins with this text. */
   readonly search?: (on: TenantQueries, text: string) => Promise<readonly Subject[]>;
+  /** A demo of it, for `npm start`. */
+  readonly demo?: () => Promise<Demo>;
   /** Starts the background work. Resolves when it runs; stops what it has started if it rejects. */
   readonly start?: (host: Host, config: Config, metrics: unknown) => Promise<RunningApp>;
 }
@@ -57,9 +62,18 @@ export interface KindDeclaration {
   readonly name: string;
   /** May be enqueued over the API and by the command line. Default false: internal. */
   readonly public?: boolean;
-  /** Why its handler works for all tenants at once. Default: it works only for the tenant of its job. */
-  readonly acrossTenants?: string;
 }
+
+/** What a guest may see. */
+export interface AccessDeclaration {
+  /** `passports.authority` */
+  readonly name: string;
+  /** Who gets such a key, for the documentation. */
+  readonly summary: string;
+}
+
+export const accessOf = (apps: readonly App[]): readonly AccessDeclaration[] =>
+  apps.flatMap(({ access }) => access ?? []);
 
 /** What routes can use besides the request. */
 export interface RouteHost {

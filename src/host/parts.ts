@@ -11,14 +11,12 @@ export const partNames = (apps: readonly App[]): readonly string[] => [
 /** The parts named in the configuration or on the command line, all checked. `all` means every part. */
 export function partsOf(text: string, apps: readonly App[]): readonly string[] {
   const known = partNames(apps);
-  if (text.trim() === 'all') return known;
-  return text.split(',').map((given) => {
-    const name = given.trim();
-    if (!known.includes(name))
+  const names = [...new Set(text.split(',').map((given) => given.trim()))];
+  for (const name of names)
+    if (name !== 'all' && !known.includes(name))
       throw new TallymanError(
         'BAD_OPTION',
         `there is no part "${name}"; there are ${known.join(', ')}, and all`,
       );
-    return name;
-  });
+  return names.includes('all') ? known : names;
 }

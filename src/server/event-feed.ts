@@ -1,11 +1,15 @@
 import type { ServerResponse } from 'node:http';
 import type { Database } from '../engine/database/database.ts';
 import { messageOf } from '../engine/errors.ts';
+import { pause } from '../engine/resilience/deadline.ts';
+import { EventBell } from '../events/bell.ts';
 import { currentPosition, readEvents } from '../events/read.ts';
 import { eventJson } from './routes/events.ts';
 
-/** The shortest time between two queries; after a slow query the next one waits five times as long. */
-const pollMs = 250;
+/** How often it looks without being notified; after a slow query the next one waits five times as long. */
+const defaultPollMs = 250;
+/** Events that come one by one share a look: at most so often. */
+const shortestPauseMs = 20;
 /** Events of one tenant read in one query. */
 const batch = 100;
 /** A reader with this much unread data gets no more until it has read it. */
@@ -20,49 +24,77 @@ interface Client {
 /**
  * Sends events to the readers of the live stream, each from its own cursor. `id` is the position, so that a reader that
  * reconnects with `Last-Event-ID` continues where it was. Readers of a tenant at the same position share a query.
+ *
+ *   idle ── a reader comes ──▶ looking ◀── notified of a commit, poll, another reader ──┐
+ *     ▲                          │ nothing there ──▶ waiting ────────────────────────────┤
+ *     └── the last one leaves ───┤ events sent ──▶ short pause ──────────────────────────┘
+ *                                └── stop() ──▶ idle
  */
 export class EventFeed {
   readonly #database: Database;
+  readonly #pollMs: number;
   readonly #clients = new Map<ServerResponse, Client>();
-  #timer: NodeJS.Timeout | undefined;
+  #hinted = new AbortController();
+  #running: Promise<void> | undefined;
 
-  constructor(database: Database) {
+  constructor(database: Database, { pollMs = defaultPollMs }: { readonly pollMs?: number } = {}) {
     this.#database = database;
+    this.#pollMs = pollMs;
   }
 
   /** `lastEventId`: the last event that the reader got. Without it, it gets events from now on. */
   add(tenantId: string, response: ServerResponse, lastEventId: string | undefined): void {
     const cursor = lastEventId !== undefined && /^\d{1,18}$/.test(lastEventId) ? lastEventId : undefined;
     this.#clients.set(response, { tenantId, cursor });
-    this.#timer ??= setTimeout(() => void this.#poll(), 0);
+    this.#hinted.abort();
+    this.#running ??= this.#run();
   }
 
   remove(response: ServerResponse): void {
     this.#clients.delete(response);
+    if (this.#clients.size === 0) this.#hinted.abort();
   }
 
-  stop(): void {
+  async stop(): Promise<void> {
     this.#clients.clear();
-    clearTimeout(this.#timer);
+    this.#hinted.abort();
+    await this.#running;
   }
 
-  async #poll(): Promise<void> {
-    const began = performance.now();
+  /** Until the last reader has left. */
+  async #run(): Promise<void> {
+    const bell = new EventBell(this.#database, () => this.#hinted.abort());
+    const ringing = bell.start();
+    while (this.#clients.size > 0) {
+      this.#hinted = new AbortController();
+      const began = performance.now();
+      const wereThere = await this.#tryLook();
+      const rest = (performance.now() - began) * 5;
+      if (wereThere) {
+        await bell.mute();
+        await pause(Math.max(shortestPauseMs, rest));
+      } else if (!(await bell.wait())) await pause(Math.max(this.#pollMs, rest), this.#hinted.signal);
+    }
+    await ringing;
+    await bell.stop();
+    // One that came while the bell was stopped.
+    this.#running = this.#clients.size > 0 ? this.#run() : undefined;
+  }
+
+  async #tryLook(): Promise<boolean> {
     try {
-      await this.#look();
+      return await this.#look();
     } catch (error) {
       this.#database.logger.debug(
         { error: messageOf(error) },
         'the live stream could not read events; it tries again',
       );
+      return false;
     }
-    this.#timer =
-      this.#clients.size === 0
-        ? undefined
-        : setTimeout(() => void this.#poll(), Math.max(pollMs, (performance.now() - began) * 5));
   }
 
-  async #look(): Promise<void> {
+  /** Returns whether there were events: then there may be more. */
+  async #look(): Promise<boolean> {
     const end = await currentPosition(this.#database);
     for (const [response, client] of this.#clients)
       if (client.cursor === undefined) {
@@ -70,7 +102,8 @@ export class EventFeed {
         // An id without data: the reader knows its position, and misses nothing if it reconnects before the first event.
         response.write(`id: ${end}\n\n`);
       }
-    for (const [{ tenantId, cursor }, readers] of this.#places(BigInt(end))) {
+    const places = this.#places(BigInt(end));
+    for (const [{ tenantId, cursor }, readers] of places) {
       const page = await readEvents(this.#database, cursor, { tenantId }, batch);
       const frames = page.events.map((event) => ({
         position: event.position,
@@ -81,6 +114,7 @@ export class EventFeed {
         if (client) client.cursor = send(response, frames) ?? page.cursor;
       }
     }
+    return places.size > 0;
   }
 
   /** Readers that are behind, grouped by position. */

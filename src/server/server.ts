@@ -1,5 +1,6 @@
-import type { AddressInfo } from 'node:net';
-import type { FastifyInstance } from 'fastify';
+import type { Server } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { Config } from '../config/keys.ts';
 import { prepareTenants } from '../engine/database/tenant.ts';
@@ -11,14 +12,17 @@ import { catalogueOf } from '../host/catalogue.ts';
 import { componentsOf } from '../host/components.ts';
 import type { Runtime } from '../host/process/open.ts';
 import { homeTenant, readers } from '../host/roles.ts';
+import type { Caller } from '../host/route.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import { AuditTrail } from './access/audit.ts';
 import { ApiKeys } from './access/keys.ts';
-import { readiness } from './health.ts';
+import { isLoopbackHost } from './access/local.ts';
+import { ReadinessProbe, withoutReasons } from './health.ts';
 import { buildApp } from './http/app.ts';
 import { Gate } from './http/gate.ts';
 import { forgetAnswers } from './http/idempotency.ts';
+import { errorShape } from './http/register.ts';
 import { LiveStream } from './stream.ts';
 
 export interface ServerOptions {
@@ -42,7 +46,6 @@ export interface RunningServer {
 }
 
 const housekeepingMs = 60_000;
-const loopback = new Set(['127.0.0.1', '::1', 'localhost']);
 
 /** Starts the HTTP API; it is listening when this resolves. */
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
@@ -50,9 +53,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const { database } = runtime.tallyman;
   await prepareTenants(database);
   const keys = new ApiKeys(database, box);
-  const locked = await keys.any();
+  const locked = await keys.haveExisted();
   const host = config['server.host'];
-  if (!locked && !loopback.has(host))
+  const isLoopback = isLoopbackHost(host);
+  if (!locked && !isLoopback)
     throw new TallymanError(
       'NO_KEYS',
       `There are no API keys, so the server listens on loopback only, not on ${host}. Make one first: tallyman keys create --role admin --name first`,
@@ -60,9 +64,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const gate = new Gate(keys, {
     ratePerSecond: config['server.ratePerSecond'],
     burst: config['server.rateBurst'],
+    isLoopback,
   });
   const trail = new AuditTrail(database);
-  const stream = new LiveStream(database);
+  const stream = new LiveStream(database, (ids) => keys.stillValid(ids));
   const app = await buildApp({
     host: {
       tallyman: runtime.tallyman,
@@ -77,11 +82,12 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     maxBodyBytes: config['server.maxBodyBytes'],
     version: options.version,
     extend: (fastify) => {
-      addHealth(fastify, options);
+      addHealth(fastify, options, gate);
       addMetrics(fastify, metrics, gate, config['server.publicMetrics']);
       addStream(fastify, stream, gate);
     },
   });
+  const silent = silentConnections(app.server);
   try {
     await app.listen({ host, port: config['server.port'] });
   } catch (error) {
@@ -106,28 +112,87 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     locked,
     stop: async () => {
       clearInterval(housekeeping);
-      stream.stop();
-      await app.close();
+      await stream.stop();
+      const closed = app.close();
+      for (const connection of silent) connection.destroy();
+      await closed;
       await trail.flushed();
       await gate.noteUse().catch(() => {});
     },
   };
 }
 
-function addHealth(app: FastifyInstance, { apps, runtime, config }: ServerOptions): void {
-  const tags = ['health'];
-  app.get('/v1/health/live', { schema: { tags, summary: 'The process runs' } }, async () => ({
-    status: 'ok',
-  }));
+/**
+ * Connections on which nothing was asked yet: browsers and pools open some ahead. A server that closes would wait a minute for
+ * their first request.
+ */
+function silentConnections(server: Server): ReadonlySet<Socket> {
+  const silent = new Set<Socket>();
+  server.on('connection', (connection) => {
+    silent.add(connection);
+    connection.once('close', () => silent.delete(connection));
+  });
+  server.on('request', ({ socket }) => silent.delete(socket));
+  return silent;
+}
+
+const readinessShape = z.object({
+  status: z.enum(['ready', 'degraded', 'unready']),
+  checks: z.record(z.string(), z.object({ status: z.enum(['up', 'down']), reason: z.string().optional() })),
+});
+
+/** For probes: they need no key. With the key of a reader the answer says why something is down. */
+function addHealth(app: FastifyInstance, { apps, runtime, config }: ServerOptions, gate: Gate): void {
+  const readiness = new ReadinessProbe(runtime, componentsOf(apps), config['health.requireQueue']);
+  const probe = { tags: ['health'], security: [] };
+  app.get(
+    '/v1/health/live',
+    {
+      schema: {
+        ...probe,
+        operationId: 'health.live',
+        summary: 'The process runs',
+        response: { 200: z.object({ status: z.literal('ok') }), '4xx': errorShape },
+      },
+    },
+    async () => ({ status: 'ok' as const }),
+  );
   app.get(
     '/v1/health/ready',
-    { schema: { tags, summary: 'The process can work: database, migrations, brokers' } },
-    async (_, reply) => {
-      const found = await readiness(runtime, componentsOf(apps), config['health.requireQueue']);
-      return reply.code(found.status === 'unready' ? 503 : 200).send(found);
+    {
+      schema: {
+        ...probe,
+        operationId: 'health.ready',
+        summary: 'The process can work: database, migrations, brokers',
+        response: { 200: readinessShape, '4xx': errorShape, 503: readinessShape },
+      },
+    },
+    async (request, reply) => {
+      const mayRead = await comesFromReader(request, gate);
+      const found = await readiness.answer();
+      return reply.code(found.status === 'unready' ? 503 : 200).send(mayRead ? found : withoutReasons(found));
     },
   );
 }
+
+const isReader = ({ role }: Caller): boolean => (readers as readonly string[]).includes(role);
+
+/** A wrong key is refused; while keys cannot be looked up, the caller gets what everybody gets. */
+async function comesFromReader(request: FastifyRequest, gate: Gate): Promise<boolean> {
+  if (request.headers.authorization === undefined) return false;
+  try {
+    return isReader(await gate.admit(request));
+  } catch (error) {
+    if (error instanceof TallymanError) throw error;
+    return false;
+  }
+}
+
+/** An answer that is not JSON. */
+const textOf = (type: string, description: string) => ({
+  description,
+  content: { [type]: { schema: z.string() } },
+});
 
 function addMetrics(app: FastifyInstance, metrics: Metrics, gate: Gate, isPublic: boolean): void {
   app.addHook('onResponse', async (request, reply) => {
@@ -135,11 +200,20 @@ function addMetrics(app: FastifyInstance, metrics: Metrics, gate: Gate, isPublic
   });
   app.get(
     '/metrics',
-    { config: { action: 'metrics.read' }, schema: { tags: ['health'], summary: 'For Prometheus' } },
+    {
+      config: { action: 'metrics.read' },
+      schema: {
+        tags: ['health'],
+        operationId: 'metrics.read',
+        summary: 'For Prometheus',
+        security: isPublic ? [] : [{ key: [] }],
+        response: { 200: textOf('text/plain', 'Metrics'), '4xx': errorShape },
+      },
+    },
     async (request, reply) => {
       if (!isPublic) {
         const caller = await gate.admit(request);
-        if (caller.tenantId !== homeTenant || !readers.includes(caller.role))
+        if (caller.tenantId !== homeTenant || !isReader(caller))
           throw new TallymanError(
             'FORBIDDEN',
             `/metrics tells of all tenants: it is for keys of "${homeTenant}" alone`,
@@ -158,24 +232,36 @@ function addStream(app: FastifyInstance, stream: LiveStream, gate: Gate): void {
     '/v1/stream',
     {
       config: { action: 'stream.read' },
+      // It would not end.
+      exposeHeadRoute: false,
       schema: {
         tags: ['stream'],
+        operationId: 'stream.read',
         summary:
           'Server-sent events of this tenant: counts as they change, and its events; `Last-Event-ID` goes on where you were',
-        response: { 200: z.string() },
+        security: [{ key: [] }],
+        headers: z.looseObject({
+          'last-event-id': z
+            .string()
+            .optional()
+            .describe('The last `id` that you got; without it, events from now on'),
+        }),
+        response: { 200: textOf('text/event-stream', 'Frames `counts` and `event`'), '4xx': errorShape },
       },
     },
     async (request, reply) => {
       request.caller = await gate.admit(request);
-      if (!readers.includes(request.caller.role))
+      if (!isReader(request.caller))
         throw new TallymanError(
           'FORBIDDEN',
           `a key with the role ${request.caller.role} may not read the stream`,
         );
+      for (const [name, value] of Object.entries(reply.getHeaders()))
+        if (value !== undefined) reply.raw.setHeader(name, value);
       reply.hijack();
       const lastEventId = request.headers['last-event-id'];
       stream.add(
-        request.caller.tenantId,
+        { tenantId: request.caller.tenantId, keyId: /^key:(.*)$/.exec(request.caller.actor)?.[1] },
         reply.raw,
         typeof lastEventId === 'string' ? lastEventId : undefined,
       );

@@ -30,8 +30,34 @@ begin
   if current_setting('tallyman.emitting', true) is distinct from v_xid then
     perform pg_advisory_xact_lock_shared((29797::bigint << 48) | tallyman_events.position());
     perform set_config('tallyman.emitting', v_xid, true);
+    perform tallyman_events.ring();
   end if;
 end $$;
+
+-- Wakes the followers that wait for events, when this transaction commits. Each of them holds the lock `waiting` shared, so
+-- while all of them are at work nobody is notified. At most one open transaction carries a notification: NOTIFY makes
+-- PostgreSQL serialise the commits that carry one, and a notification in each would end group commit. What is missed
+-- costs a poll interval.
+create or replace function tallyman_events.ring() returns void
+language plpgsql volatile as $$
+begin
+  if pg_try_advisory_lock(29798::bigint << 48) then
+    perform pg_advisory_unlock(29798::bigint << 48);
+  elsif pg_try_advisory_xact_lock((29798::bigint << 48) + 1) then
+    perform pg_notify('tallyman_events', '');
+  end if;
+end $$;
+
+-- For followers, on a session of their own: until `stop_waiting` they are notified of events.
+create or replace function tallyman_events.start_waiting() returns void
+language sql volatile as $$
+  select pg_advisory_lock_shared(29798::bigint << 48)
+$$;
+
+create or replace function tallyman_events.stop_waiting() returns boolean
+language sql volatile as $$
+  select pg_advisory_unlock_shared(29798::bigint << 48)
+$$;
 
 -- Writes events, one for each element of the arrays, in one statement. Returns their ids in that order; null if an event with
 -- that key existed already, and nothing was done. Ids are drawn here: if an emitter holds the lock of the row that the event
@@ -62,8 +88,10 @@ begin
       (id, event_type, aggregate_type, aggregate_id, payload, tenant_id, occurred_at)
     select n.id, n.event_type, n.aggregate_type, n.aggregate_id, coalesce(n.payload, 'null'), n.tenant_id,
            coalesce(n.occurred_at, now())
-      from unnest(v_ids, event_types, aggregate_types, aggregate_ids, payloads, tenant_ids, emit_many.occurred_at)
-        as n (id, event_type, aggregate_type, aggregate_id, payload, tenant_id, occurred_at);
+      -- In a select list, `unnest` needs no temporary store for each array.
+      from (select unnest(v_ids) as id, unnest(event_types) as event_type, unnest(aggregate_types) as aggregate_type,
+                   unnest(aggregate_ids) as aggregate_id, unnest(payloads) as payload, unnest(tenant_ids) as tenant_id,
+                   unnest(emit_many.occurred_at) as occurred_at) n;
     return v_ids;
   end if;
   -- In key order: two transactions that write the same keys wait for each other, and never deadlock.

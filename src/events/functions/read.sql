@@ -16,6 +16,17 @@ begin
        and l.database = (select d.oid from pg_database d where d.datname = current_database())));
 end $$;
 
+-- How long the oldest transaction that holds up readers at its events has been open, in seconds, and whose it is. No row if
+-- there is none. PostgreSQL shows the details of other users' sessions to members of pg_read_all_stats only.
+create or replace function tallyman_events.horizon_age() returns table (seconds double precision, pid integer, application text)
+language sql volatile as $$
+  select coalesce(extract(epoch from clock_timestamp() - a.xact_start), 0)::double precision, l.pid, a.application_name
+    from pg_locks l left join pg_stat_activity a on a.pid = l.pid
+   where l.locktype = 'advisory' and l.objsubid = 1 and l.classid::bigint >> 16 = 29797
+     and l.database = (select d.oid from pg_database d where d.datname = current_database())
+   order by a.xact_start nulls last limit 1
+$$;
+
 -- The end of a read that begins after p_after: the horizon, or the position of p_most events. The next statement may read all
 -- events in between. p_tenant null counts those of all tenants. Relies on events_of_tenant and the primary key.
 create or replace function tallyman_events.reach(p_after bigint, p_most integer, p_tenant text default null) returns bigint
@@ -48,11 +59,47 @@ language sql as $$
   on conflict (name) do nothing
 $$;
 
--- Whether there may be events after the listener's cursor: one lookup in the primary key.
+-- Whether there may be events after the listener's cursor, or one that was set aside is due: one lookup in an index each.
 create or replace function tallyman_events.has_news(p_listener text) returns boolean
 language sql stable as $$
   select exists (select 1 from tallyman_events.events v
                   where v.id > (select l.cursor from tallyman_events.listeners l where l.name = p_listener))
+      or tallyman_events.due_again(p_listener) is not null
+$$;
+
+-- The listener has handled every event up to here, but for those that are set aside. Tenants may ask, though they may not read
+-- the table: the answer says nothing about any tenant.
+create or replace function tallyman_events.passed(p_listener text) returns bigint
+language sql stable security definer set search_path = '' as $$
+  select l.cursor from tallyman_events.listeners l where l.name = p_listener
+$$;
+
+-- Goes on without an event that the listener could not handle. It is tried again after a minute, then less and less often.
+create or replace function tallyman_events.put_aside(p_listener text, p_event bigint, p_error text) returns void
+language sql as $$
+  insert into tallyman_events.set_aside as s (listener, event_id, error, retry_at)
+  values (p_listener, p_event, left(p_error, 2000), clock_timestamp() + interval '1 minute')
+  on conflict (listener, event_id) do update
+     set tries = s.tries + 1, error = excluded.error,
+         retry_at = clock_timestamp() + least(interval '1 hour', interval '1 minute' * 2 ^ least(s.tries, 10))
+$$;
+
+-- The event that was set aside and is due first; null: none. Relies on set_aside_due.
+create or replace function tallyman_events.due_again(p_listener text) returns bigint
+language sql stable as $$
+  select s.event_id from tallyman_events.set_aside s
+   where s.listener = p_listener and s.retry_at <= clock_timestamp() order by s.retry_at limit 1
+$$;
+
+-- How far each listener is behind: the age of the oldest event that it has not handled, and how many are set aside.
+create or replace function tallyman_events.lag()
+returns table (listener text, seconds double precision, set_aside bigint)
+language sql volatile as $$
+  select l.name,
+         coalesce(extract(epoch from clock_timestamp() - (
+           select v.created_at from tallyman_events.events v where v.id > l.cursor order by v.id limit 1)), 0)::double precision,
+         (select count(*) from tallyman_events.set_aside s where s.listener = l.name)
+    from tallyman_events.listeners l
 $$;
 
 -- Deletes old events, unless a listener has not passed them or still needs them. Checks p_limit events after p_after;
@@ -79,6 +126,8 @@ begin
     execute format('select %s($1)', v_listener.needs::regproc) into v_needed using v_ids;
     v_ids := array(select i from unnest(v_ids) i where i <> all (coalesce(v_needed, '{}')));
   end loop;
+  v_ids := array(select i from unnest(v_ids) i
+                  where not exists (select 1 from tallyman_events.set_aside s where s.event_id = i));
   delete from tallyman_events.events v where v.id = any (v_ids);
   get diagnostics gone = row_count;
   return next;

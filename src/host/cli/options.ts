@@ -26,8 +26,41 @@ export const withPage = (command: Command): Command =>
   withJson(
     command
       .option('-n, --limit <count>', 'how many at most', wholeNumber(1, 100_000), 50)
-      .option('--cursor <cursor>', 'go on where the last page ended (its nextCursor)'),
+      .option('--cursor <cursor>', 'go on where the last page ended (its next_cursor)'),
   );
+
+type Parse = (text: string, previous: never) => unknown;
+const accumulating = new WeakSet<Parse>();
+
+/** Marks an option that may be given several times: its function gets what the earlier ones made. */
+export function repeatable<F extends Parse>(parse: F): F {
+  accumulating.add(parse);
+  return parse;
+}
+
+/** `a,b`, or given several times, or both. */
+export const list = repeatable((text: string, previous: readonly string[] = []): readonly string[] => [
+  ...previous,
+  ...text.split(',').map((part) => part.trim()),
+]);
+
+/** Refuses an option with a value that is given twice, where the first value would be dropped without a word. */
+export function refuseRepeated(command: Command): void {
+  for (const option of command.options) {
+    const takesValue = option.required || option.optional;
+    if (!takesValue || option.variadic || (option.parseArg && accumulating.has(option.parseArg as Parse)))
+      continue;
+    let isGiven = false;
+    command.on(`option:${option.name()}`, () => {
+      if (isGiven)
+        command.error(`error: option '${option.flags}' is given twice; it takes one value`, {
+          code: 'tallyman.repeatedOption',
+        });
+      isGiven = true;
+    });
+  }
+  for (const child of command.commands) refuseRepeated(child);
+}
 
 export function wholeNumber(min: number, max: number): (text: string) => number {
   return (text) => {

@@ -2,7 +2,7 @@ const numbers = { SIGINT: 2, SIGTERM: 15 } as const;
 type Signal = keyof typeof numbers;
 
 /** The exit code that a shell shows for a process ended by a signal. */
-export const exitCodeOf = (signal: Signal): number => 128 + numbers[signal];
+const exitCodeOf = (signal: Signal): number => 128 + numbers[signal];
 
 /**
  * Under npm, Ctrl-C arrives twice, from the terminal and from npm, a moment apart. Only a signal later than this means

@@ -1,6 +1,8 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
+import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
 import { requireText } from '../../engine/validate.ts';
+import { given } from '../../given.ts';
 
 export interface Tenant {
   readonly id: string;
@@ -34,8 +36,19 @@ export class Tenants {
 
   async list(): Promise<readonly Tenant[]> {
     const { rows } = await this.#database.query<Tenant>(
-      `select ${columns} from tallyman_server.tenants order by id limit 10000`,
+      `select ${columns} from tallyman_server.tenants order by id collate "C" limit 10000`,
     );
     return rows;
+  }
+
+  /** In the order of their ids. */
+  async page(request: PageRequest): Promise<Page<Tenant>> {
+    const { limit, fetchLimit } = pageRequest(given({ limit: request.limit }));
+    const { rows } = await this.#database.query<Tenant>(
+      `select ${columns} from tallyman_server.tenants
+        where $1::text is null or id collate "C" > $1 order by id collate "C" limit $2`,
+      [request.cursor ?? null, fetchLimit],
+    );
+    return pageOf(rows, limit);
   }
 }

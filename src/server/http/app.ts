@@ -3,14 +3,20 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import Fastify, { type FastifyInstance } from 'fastify';
 import { jsonSchemaTransform, validatorCompiler } from 'fastify-type-provider-zod';
+import { isKeepable } from '../../engine/validate.ts';
 import type { App } from '../../host/app.ts';
 import type { ServerDependencies } from '../../host/services.ts';
 import type { AuditTrail } from '../access/audit.ts';
+import { EnqueueRequests } from '../enqueue/enqueue-requests.ts';
 import { routesOf } from '../routes/index.ts';
-import { acceptCsv, acceptJson, isKeepable } from './body.ts';
+import { acceptCsv, acceptJson } from './body.ts';
+import { allowOrigins } from './cors.ts';
 import { coreStatuses, refusalOf, type Statuses } from './errors.ts';
 import type { Gate } from './gate.ts';
+import { Methods } from './methods.ts';
+import { nameSchemas } from './openapi.ts';
 import { answerErrors, register, sendError } from './register.ts';
+import { UploadMemory } from './uploads.ts';
 
 export interface AppOptions {
   readonly host: ServerDependencies;
@@ -22,6 +28,15 @@ export interface AppOptions {
   /** Routes that belong to no tenant: health, metrics, the live stream. Added before the rest. */
   readonly extend?: (app: FastifyInstance) => void;
 }
+
+/** With every answer. Answers are data: a browser that shows one runs nothing of it. The pages have a policy of their own. */
+const securityHeaders = {
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-resource-policy': 'same-origin',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+} as const;
 
 /** The HTTP API, not yet listening. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
@@ -35,8 +50,9 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     routerOptions: { maxParamLength: 2_048 },
     genReqId: ({ headers }) => correlationIdOf(headers['x-correlation-id']) ?? randomUUID(),
     frameworkErrors: (error, request, reply) => sendError(request, reply, refusalOf(error, statuses)),
-    exposeHeadRoutes: false,
+    exposeHeadRoutes: true,
   });
+  const methods = new Methods(app);
   acceptJson(app);
   acceptCsv(app);
   app.setValidatorCompiler(validatorCompiler);
@@ -44,9 +60,10 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   app.setSerializerCompiler(() => (value) => JSON.stringify(value));
   app.addHook('onRequest', async (request, reply) => {
     reply.header('x-correlation-id', request.id);
-    reply.header('x-content-type-options', 'nosniff');
+    reply.headers(securityHeaders);
   });
-  answerErrors(app, { logger: host.tallyman.database.logger, trail, statuses });
+  allowOrigins(app, host.config['server.corsOrigins']?.split(',') ?? [], methods);
+  answerErrors(app, { logger: host.tallyman.database.logger, trail, statuses, methods });
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -54,15 +71,22 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
         title: 'Tallyman',
         version: options.version,
         description:
-          'What one tenant has: jobs, lanes, queues, dead letters, schedules, and what its apps keep. Lists are newest first, 50 at a time, at ' +
+          'What one tenant has: jobs, lanes, queues, dead letters, schedules, and what its apps keep. Lists come 50 at a time, at ' +
           'most 200; `next_cursor` is the `cursor` of the next page. Writes take an `Idempotency-Key`.',
+        license: { name: 'MIT', identifier: 'MIT' },
       },
+      servers: [{ url: '/', description: 'The server that this document comes from' }],
       components: { securitySchemes: { key: { type: 'http', scheme: 'bearer' } } },
     },
     transform: jsonSchemaTransform,
+    transformObject: (document) => ('openapiObject' in document ? nameSchemas(document.openapiObject) : {}),
   });
   await app.register(swaggerUi, {
     routePrefix: '/v1/docs',
+    // The page's own scripts and styles, by their hashes where they stand in it; nothing of others.
+    staticCSP: true,
+    transformStaticCSP: (header) =>
+      `${header}; connect-src 'self'; frame-ancestors 'none'; form-action 'self'; object-src 'none'`,
     theme: {
       title: 'Tallyman API',
       css: [{ filename: 'theme.css', content: '.swagger-ui .topbar { display: none }' }],
@@ -70,7 +94,10 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   });
   app.get('/v1/openapi.json', { schema: { hide: true } }, async () => app.swagger());
   options.extend?.(app);
-  for (const route of await routesOf(apps, host)) register(app, route, host, gate);
+  const enqueuing = new EnqueueRequests(host);
+  app.addHook('onClose', () => enqueuing.close());
+  const uploads = new UploadMemory(host.config['server.uploadMemoryBytes']);
+  for (const route of await routesOf(apps, host)) register(app, route, { host, gate, enqueuing, uploads });
   return app;
 }
 

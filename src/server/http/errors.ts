@@ -27,6 +27,10 @@ export const coreStatuses: Statuses = {
   BAD_OPTION: 400,
   BAD_SCHEDULE: 400,
   VALIDATION_ERROR: 400,
+  KIND_CHANGING: 503,
+  LANE_BUSY: 503,
+  UPLOADS_BUSY: 503,
+  OUTCOME_UNKNOWN: 503,
 };
 
 /** The error codes that `tallyman.enqueue` and other SQL functions raise. */

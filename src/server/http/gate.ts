@@ -3,6 +3,7 @@ import { TallymanError } from '../../engine/errors.ts';
 import { homeTenant } from '../../host/roles.ts';
 import type { Caller } from '../../host/route.ts';
 import type { ApiKeys } from '../access/keys.ts';
+import { notLocal } from '../access/local.ts';
 import { RateLimit } from '../access/rate-limit.ts';
 
 export class RateLimitedError extends TallymanError {
@@ -14,36 +15,43 @@ export class RateLimitedError extends TallymanError {
   }
 }
 
-/** How long after another process creates the first key this process still accepts requests without one. */
-const lookEveryMs = 2_000;
-
-const loopbackNames = new Set(['localhost', '127.0.0.1', '[::1]']);
+export interface GateOptions {
+  readonly ratePerSecond: number;
+  readonly burst: number;
+  /** The server listens on loopback only. */
+  readonly isLoopback: boolean;
+}
 
 /**
- * Authenticates callers: by key; or, while no key exists, everybody on loopback is the administrator of the home tenant.
+ * Authenticates callers: by key; or, before the first key has ever been made, as the administrator of the home tenant if
+ * server and caller are on loopback (`notLocal`).
  */
 export class Gate {
   readonly #keys: ApiKeys;
   readonly #perKey: RateLimit;
   readonly #perStranger: RateLimit;
   readonly #used = new Set<string>();
-  #open = true;
-  #lookedAt = Number.NEGATIVE_INFINITY;
+  /** Never true again. */
+  #mayBeOpen: boolean;
 
-  constructor(keys: ApiKeys, limits: { readonly ratePerSecond: number; readonly burst: number }) {
+  constructor(keys: ApiKeys, { ratePerSecond, burst, isLoopback }: GateOptions) {
     this.#keys = keys;
-    this.#perKey = new RateLimit(limits.ratePerSecond, limits.burst);
-    this.#perStranger = new RateLimit(limits.ratePerSecond, limits.burst);
+    this.#mayBeOpen = isLoopback;
+    this.#perKey = new RateLimit(ratePerSecond, burst);
+    this.#perStranger = new RateLimit(ratePerSecond, burst);
   }
 
   async admit(request: FastifyRequest): Promise<Caller> {
     const header = request.headers.authorization;
-    if (header === undefined && (await this.#isOpen())) return this.#trusted(request);
+    if (header === undefined && (await this.#isOpen())) return trusted(request);
     const waitS = this.#perStranger.take(request.ip);
     const key = /^Bearer ([\x21-\x7e]{1,256})$/i.exec(header ?? '')?.[1];
     if (key === undefined) {
       if (waitS > 0) throw new RateLimitedError(waitS);
-      throw new TallymanError('UNAUTHENTICATED', 'an API key is needed: Authorization: Bearer tlm_…');
+      throw new TallymanError(
+        'UNAUTHENTICATED',
+        'an API key is needed: Authorization: Bearer tlm_…; to make one, run: tallyman keys create --role admin --name <name>',
+      );
     }
     const apiKey = await this.#keys.verify(key);
     if (!apiKey) {
@@ -53,35 +61,22 @@ export class Gate {
     const keyWaitS = this.#perKey.take(apiKey.id);
     if (keyWaitS > 0) throw new RateLimitedError(keyWaitS);
     this.#used.add(apiKey.id);
-    return { tenantId: apiKey.tenantId, role: apiKey.role, actor: `key:${apiKey.id}` };
+    const { tenantId, role, access } = apiKey;
+    return { tenantId, role, access, actor: `key:${apiKey.id}` };
   }
 
-  /** Whether no key exists. Checked again regularly, because other processes create keys, too. */
+  /** For routes that need no key. Without one nothing is known of the caller, also where no key exists. */
+  async admitPublic(request: FastifyRequest): Promise<Caller | undefined> {
+    if (request.headers.authorization !== undefined) return this.admit(request);
+    const waitS = this.#perStranger.take(request.ip);
+    if (waitS > 0) throw new RateLimitedError(waitS);
+    return undefined;
+  }
+
+  /** Asked at every request, because other processes make keys, too; once there was one, never again. */
   async #isOpen(): Promise<boolean> {
-    if (!this.#open) return false;
-    if (performance.now() - this.#lookedAt > lookEveryMs) {
-      this.#open = !(await this.#keys.any());
-      this.#lookedAt = performance.now();
-    }
-    return this.#open;
-  }
-
-  /** In the process that creates the first key, keys are required at once. */
-  keyMade(): void {
-    this.#open = false;
-  }
-
-  /** A web page in a browser on this machine can reach loopback under its own host name; such requests are not trusted. */
-  #trusted(request: FastifyRequest): Caller {
-    const name = (request.headers.host ?? '').replace(/:\d+$/, '');
-    const { origin } = request.headers;
-    const local = loopbackNames.has(name) && (origin === undefined || loopbackNames.has(hostOf(origin)));
-    if (!local)
-      throw new TallymanError(
-        'FORBIDDEN',
-        'without API keys only requests to localhost are answered; make a key with: tallyman keys create',
-      );
-    return { tenantId: homeTenant, role: 'admin', actor: 'anonymous' };
+    if (this.#mayBeOpen && (await this.#keys.haveExisted())) this.#mayBeOpen = false;
+    return this.#mayBeOpen;
   }
 
   async noteUse(): Promise<void> {
@@ -91,5 +86,14 @@ export class Gate {
   }
 }
 
-const hostOf = (origin: string): string =>
-  URL.canParse(origin) ? new URL(origin).hostname.replace(/^(?=.*:)([^[].*)$/, '[$1]') : origin;
+/** The caller of a request without a key, while no key has existed. */
+function trusted({ protocol, socket, headers }: FastifyRequest): Caller {
+  const why = notLocal({ protocol, peer: socket.remoteAddress, headers });
+  if (why !== undefined)
+    throw new TallymanError(
+      'UNAUTHENTICATED',
+      `without API keys only programs on this machine are answered, and this request is refused: ${why}; make a key with: ` +
+        'tallyman keys create --role admin --name <name>',
+    );
+  return { tenantId: homeTenant, role: 'admin', access: null, actor: 'anonymous' };
+}

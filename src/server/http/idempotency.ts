@@ -9,8 +9,15 @@ export interface Answer {
   readonly body: unknown;
 }
 
+export interface KeyedRequest {
+  readonly key: string;
+  readonly method: string;
+  readonly url: string;
+  readonly body: unknown;
+}
+
 /** How long an answer is kept for a repeated request. */
-export const keepHours = 24;
+const keepHours = 24;
 
 /**
  * Runs a write once per key: the same request again gets the first answer, another request with that key is refused. The
@@ -19,14 +26,12 @@ export const keepHours = 24;
  */
 export async function once(
   scope: TenantScope,
-  request: { readonly key: string; readonly method: string; readonly url: string; readonly body: unknown },
+  request: KeyedRequest,
   box: SecretBox,
   work: () => Promise<Answer>,
 ): Promise<Answer & { readonly replayed: boolean }> {
   const { key } = request;
-  const digest = createHash('sha256')
-    .update(JSON.stringify([request.method, request.url, request.body ?? null]))
-    .digest();
+  const digest = digestOf(request);
   const { rowCount } = await scope.query(
     `insert into tallyman_server.idempotency_keys (tenant_id, key, digest, status, body)
      values ($1, $2, $3, 0, '') on conflict do nothing`,
@@ -41,7 +46,7 @@ export async function once(
       scope.tenantId,
       key,
       answer.status,
-      box.seal(JSON.stringify(answer.body ?? null), contextOf(scope, key)),
+      box.seal(JSON.stringify(answer.body ?? null), contextOf({ tenantId: scope.tenantId, key })),
     ],
   );
   return { ...answer, replayed: false };
@@ -53,15 +58,37 @@ async function earlier(scope: TenantScope, key: string, digest: Buffer, box: Sec
     [scope.tenantId, key],
   );
   const [row] = rows;
-  if (!row?.digest.equals(digest))
-    throw new TallymanError(
-      'IDEMPOTENCY_CONFLICT',
-      'this Idempotency-Key was used for another request; take a new key for a new request',
-    );
-  return { status: row.status, body: JSON.parse(box.open(row.body, contextOf(scope, key))) };
+  if (!row?.digest.equals(digest)) throw conflict();
+  return { status: row.status, body: openAnswer(box, { tenantId: scope.tenantId, key }, row.body) };
 }
 
-const contextOf = (scope: TenantScope, key: string): string => `answer:${scope.tenantId}:${key}`;
+/** Tells a repeated request from another one with the same key. */
+export const digestOf = (request: Pick<KeyedRequest, 'method' | 'url' | 'body'>): Buffer =>
+  Buffer.isBuffer(request.body)
+    ? createHash('sha256')
+        .update(JSON.stringify([request.method, request.url]))
+        .update(request.body)
+        .digest()
+    : createHash('sha256')
+        .update(JSON.stringify([request.method, request.url, request.body ?? null]))
+        .digest();
+
+export const conflict = (): TallymanError =>
+  new TallymanError(
+    'IDEMPOTENCY_CONFLICT',
+    'this Idempotency-Key was used for another request; take a new key for a new request',
+  );
+
+/** Opens the answer that was sealed under a key. */
+export const openAnswer = (box: SecretBox, at: KeyOfTenant, sealed: string): unknown =>
+  JSON.parse(box.open(sealed, contextOf(at)));
+
+interface KeyOfTenant {
+  readonly tenantId: string;
+  readonly key: string;
+}
+
+const contextOf = ({ tenantId, key }: KeyOfTenant): string => `answer:${tenantId}:${key}`;
 
 /** In batches, so that it holds locks only briefly. Relies on idempotency_keys_by_age. */
 export async function forgetAnswers(database: Queryable): Promise<void> {

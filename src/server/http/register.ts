@@ -3,15 +3,22 @@ import { z } from 'zod';
 import { asTenant, type TenantScope } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import type { Logger } from '../../engine/logger.ts';
+import { withWorkOutside } from '../../engine/outside-transaction.ts';
+import { isKeepable } from '../../engine/validate.ts';
 import { homeTenant } from '../../host/roles.ts';
-import type { AnyRoute, Caller } from '../../host/route.ts';
+import { type AnyRoute, type Caller, calledWith, type Enqueues, Reply } from '../../host/route.ts';
 import { type ServerDependencies, Services } from '../../host/services.ts';
 import { type AuditEvent, type AuditTrail, auditWithin } from '../access/audit.ts';
 import { asHome } from '../access/scope.ts';
-import { isKeepable } from './body.ts';
+import type { EnqueueRequests } from '../enqueue/enqueue-requests.ts';
 import { refusalOf, type Statuses } from './errors.ts';
 import { type Gate, RateLimitedError } from './gate.ts';
-import { once } from './idempotency.ts';
+import { type Answer, digestOf, once } from './idempotency.ts';
+import type { Methods } from './methods.ts';
+import { acceptUploads, type UploadMemory } from './uploads.ts';
+
+type RouteAnswer = Answer & { readonly replayed: boolean };
+type Handle = Extract<AnyRoute, { readonly enqueues?: undefined }>['handle'];
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -19,7 +26,7 @@ declare module 'fastify' {
     writes?: boolean;
   }
   interface FastifyRequest {
-    caller?: Caller;
+    caller?: Caller | undefined;
   }
 }
 
@@ -32,9 +39,27 @@ export const errorShape = z.object({
   }),
 });
 
+/** What stands around each route. */
+export interface RouteFrame {
+  readonly host: ServerDependencies;
+  readonly gate: Gate;
+  readonly enqueuing: EnqueueRequests;
+  readonly uploads: UploadMemory;
+}
+
 /** Registers a route with authentication, and runs it in its tenant's transaction. */
-export function register(app: FastifyInstance, route: AnyRoute, host: ServerDependencies, gate: Gate): void {
-  const writes = route.method !== 'GET';
+export function register(app: FastifyInstance, route: AnyRoute, frame: RouteFrame): void {
+  const { upload } = route;
+  if (!upload) return addRoute(app, route, frame);
+  // In a context of its own: its bodies are bytes, those of other routes are JSON.
+  app.register(async (inner) => {
+    acceptUploads(inner, upload, frame.uploads);
+    addRoute(inner, route, frame);
+  });
+}
+
+function addRoute(app: FastifyInstance, route: AnyRoute, { host, gate, enqueuing }: RouteFrame): void {
+  const writes = isWrite(route);
   const status = route.status ?? 200;
   app.route({
     method: route.method,
@@ -44,28 +69,81 @@ export function register(app: FastifyInstance, route: AnyRoute, host: ServerDepe
       operationId: route.action,
       summary: route.summary,
       tags: [route.action.split('.')[0] ?? ''],
-      description: `For ${route.roles.join(', ')}${route.home ? ` of the tenant "${homeTenant}"` : ''}.`,
-      security: [{ key: [] }],
+      description: audienceOf(route),
+      security: route.public ? [{ key: [] }, {}] : [{ key: [] }],
       ...(route.params && { params: route.params }),
       ...(route.query && { querystring: route.query }),
       ...(route.body && { body: route.body }),
+      ...(route.consumes && { consumes: ['application/json', ...route.consumes] }),
+      ...(route.upload && { body: bytesShape, consumes: [...route.upload.types] }),
       ...(writes && { headers: writeHeaders }),
-      response: { [status]: route.response, '4xx': errorShape, '5xx': errorShape },
+      response: { [status]: answerShape(route), '4xx': errorShape, '5xx': errorShape },
     },
     // Before the body is read and checked: an unknown caller learns nothing about the route's parameters.
     onRequest: async (request) => {
+      if (route.public) {
+        request.caller = await gate.admitPublic(request);
+        return;
+      }
       request.caller = await gate.admit(request);
       requireRole(route, request.caller);
     },
+    // Params are checked by then: whose page it is depends on them.
+    ...(route.public && {
+      preHandler: async (request: FastifyRequest) => {
+        request.caller = await visitorOf(route, host, request);
+      },
+    }),
     handler: async (request, reply) => {
-      const answer = await answerOf(route, status, host, request);
+      const answer = await (route.enqueues
+        ? enqueue(route.enqueues, status, enqueuing, request)
+        : answerOf(route, route.handle, status, host, request));
       if (answer.replayed) reply.header('idempotency-replayed', 'true');
-      if (route.action === 'keys.create') gate.keyMade();
-      if (route.wakes && !answer.replayed) host.tallyman.hint(route.wakes);
-      if (route.produces) reply.type(route.produces);
+      if (answer.body instanceof Reply) return sendReply(reply, answer.body, answer.status);
+      if (typeof route.produces === 'string') reply.type(route.produces);
       return reply.code(answer.status).send(answer.status === 204 ? undefined : answer.body);
     },
   });
+}
+
+const isWrite = ({ method, readsOnly }: AnyRoute): boolean => method !== 'GET' && !readsOnly;
+
+const audienceOf = ({ roles, home, public: open }: AnyRoute): string => {
+  if (open) return `For everybody, without a key: ${open.why}.`;
+  return `For ${roles.join(', ')}${home ? ` of the tenant "${homeTenant}"` : ''}.`;
+};
+
+const answerShape = ({ response, produces, summary }: AnyRoute) =>
+  produces === undefined
+    ? response
+    : {
+        description: summary,
+        content: Object.fromEntries([produces].flat().map((type) => [type, { schema: response }])),
+      };
+
+/** Checked by the parser; here for the documentation. */
+const bytesShape = z.unknown().meta({ type: 'string', format: 'binary' });
+
+function sendReply(reply: FastifyReply, { type, body, status, headers }: Reply, usual: number): FastifyReply {
+  const content = typeof body === 'string' || body === null ? (body ?? '') : Buffer.from(body);
+  return reply
+    .code(status ?? usual)
+    .headers(headers)
+    .type(type)
+    .serializer((text: string) => text)
+    .send(content);
+}
+
+/** Who asks at a public route: a key of the tenant that answers, or anybody. */
+async function visitorOf(
+  { public: open }: AnyRoute,
+  { tallyman: { database } }: ServerDependencies,
+  { params, query, body, caller, url }: FastifyRequest,
+): Promise<Caller> {
+  const tenantId = await open?.tenantOf(database, { params, query, body });
+  if (tenantId === undefined)
+    throw new TallymanError('NOT_FOUND', `there is nothing at ${url.split('?')[0]}`);
+  return caller?.tenantId === tenantId ? caller : { tenantId, role: 'public', access: null, actor: 'public' };
 }
 
 const writeHeaders = z.looseObject({
@@ -81,23 +159,43 @@ const writeHeaders = z.looseObject({
 });
 
 function requireRole(route: AnyRoute, caller: Caller): void {
-  if (!route.roles.includes(caller.role))
+  if (!(route.roles as readonly string[]).includes(caller.role))
     throw new TallymanError('FORBIDDEN', `a key with the role ${caller.role} may not do ${route.action}`);
   if (route.home && caller.tenantId !== homeTenant)
     throw new TallymanError('FORBIDDEN', `${route.action} is for keys of the tenant "${homeTenant}" alone`);
 }
 
+/** Shares a transaction with other requests. */
+function enqueue(
+  enqueues: Enqueues<unknown>,
+  status: number,
+  enqueuing: EnqueueRequests,
+  request: FastifyRequest,
+): Promise<RouteAnswer> {
+  const { method, url, body, id: correlationId } = request;
+  const key = request.headers['idempotency-key'];
+  return enqueuing.handle({
+    ...(enqueues.jobs ? { jobs: enqueues.jobs(body) } : { jobs: [], emits: enqueues.event(body) }),
+    correlationId,
+    event: eventOf(request, { outcome: 'done', status }),
+    answer: enqueues.answer,
+    idempotency: typeof key === 'string' ? { key, digest: digestOf({ method, url, body }) } : undefined,
+  });
+}
+
+/** In a transaction of its own. */
 async function answerOf(
   route: AnyRoute,
+  handle: Handle,
   status: number,
   host: ServerDependencies,
   request: FastifyRequest,
-): Promise<{ status: number; body: unknown; replayed: boolean }> {
+): Promise<RouteAnswer> {
   const caller = request.caller as Caller;
   const { database } = host.tallyman;
   const answer = async (scope: TenantScope) => {
     const work = async () => {
-      const body = await route.handle({
+      const body = await handle({
         caller,
         scope,
         services: new Services(host, scope),
@@ -105,16 +203,20 @@ async function answerOf(
         params: request.params,
         query: request.query,
         body: request.body,
+        bytes: Buffer.isBuffer(request.body) ? request.body : new Uint8Array(),
+        headers: Object.fromEntries(calledWith.map((name) => [name, request.headers[name]])),
       });
-      if (route.method !== 'GET') await auditWithin(scope, eventOf(request, { outcome: 'done', status }));
+      if (isWrite(route)) await auditWithin(scope, eventOf(request, { outcome: 'done', status }));
       return { status, body };
     };
     const key = request.headers['idempotency-key'];
-    if (route.method === 'GET' || typeof key !== 'string') return { ...(await work()), replayed: false };
+    if (!isWrite(route) || typeof key !== 'string') return { ...(await work()), replayed: false };
     const { method, url, body } = request;
     return once(scope, { key, method, url, body }, host.secrets, work);
   };
-  return route.home ? asHome(database, answer) : asTenant(database, caller.tenantId, answer);
+  return withWorkOutside(() =>
+    route.home ? asHome(database, answer) : asTenant(database, caller.tenantId, answer),
+  );
 }
 
 function eventOf(
@@ -143,7 +245,13 @@ export function answerErrors(
     logger,
     trail,
     statuses,
-  }: { readonly logger: Logger; readonly trail: AuditTrail; readonly statuses: Statuses },
+    methods,
+  }: {
+    readonly logger: Logger;
+    readonly trail: AuditTrail;
+    readonly statuses: Statuses;
+    readonly methods: Methods;
+  },
 ): void {
   app.setErrorHandler((error, request, reply) => {
     const refusal = refusalOf(error, statuses);
@@ -171,13 +279,22 @@ export function answerErrors(
     if (refusal.status === 401) reply.header('www-authenticate', 'Bearer');
     sendError(request, reply, refusal);
   });
-  app.setNotFoundHandler((request, reply) =>
+  app.setNotFoundHandler((request, reply) => {
+    const [path = ''] = request.url.split('?');
+    const allowed = methods.at(path);
+    if (allowed.length === 0)
+      return sendError(request, reply, {
+        status: 404,
+        code: 'NOT_FOUND',
+        message: `there is nothing at ${request.method} ${path}`,
+      });
+    reply.header('allow', allowed.join(', '));
     sendError(request, reply, {
-      status: 404,
-      code: 'NOT_FOUND',
-      message: `there is nothing at ${request.method} ${request.url.split('?')[0]}`,
-    }),
-  );
+      status: 405,
+      code: 'METHOD_NOT_ALLOWED',
+      message: `${path} does not take ${request.method}; it takes ${allowed.join(', ')}`,
+    });
+  });
 }
 
 export function sendError(

@@ -1,29 +1,22 @@
 import { z } from 'zod';
 import { given } from '../../given.ts';
 import { admins, roles } from '../../host/roles.ts';
-import { type Call, id, page, pageOf, route, text, timestamp } from '../../host/route.ts';
+import { type Call, id, page, pageByNames, pageOf, route, text, timestamp } from '../../host/route.ts';
 import { type AuditRow, listAudit } from '../access/audit.ts';
-import { type ApiKey, ApiKeys } from '../access/keys.ts';
+import { ApiKeys } from '../access/keys.ts';
 import { Tenants } from '../access/tenants.ts';
+import { keyJson, pageJson, tenantJson } from './json.ts';
 
 const keyShape = z.object({
   id: z.string(),
+  tenant_id: z.string(),
   name: z.string(),
   role: z.enum(roles),
+  access: z.string().nullable().describe('What a guest may see'),
   created_at: z.string(),
   expires_at: z.string().nullable(),
   revoked_at: z.string().nullable(),
   last_used_at: z.string().nullable(),
-});
-
-const keyJson = (key: ApiKey) => ({
-  id: key.id,
-  name: key.name,
-  role: key.role,
-  created_at: key.createdAt,
-  expires_at: key.expiresAt,
-  revoked_at: key.revokedAt,
-  last_used_at: key.lastUsedAt,
 });
 
 const tenantShape = z.object({ id: z.string(), name: z.string(), created_at: z.string() });
@@ -49,15 +42,17 @@ const auditJson = ({ tenantId: _, correlationId, ...event }: AuditRow) => ({
 const keysOf = ({ scope, services }: Pick<Call<unknown, unknown, unknown>, 'scope' | 'services'>): ApiKeys =>
   new ApiKeys(scope, services.host.secrets);
 
-export const accessRoutes = [
+/** `access`: what keys of guests can name, from all apps. */
+export const accessRoutes = (access: readonly string[]) => [
   route({
     method: 'GET',
     url: '/v1/keys',
     action: 'keys.list',
-    summary: 'API keys of this tenant, without their secrets',
+    summary: 'API keys of this tenant, newest first, without their secrets',
     roles: admins,
-    response: z.object({ items: z.array(keyShape) }),
-    handle: async (call) => ({ items: (await keysOf(call).list()).map(keyJson) }),
+    query: z.strictObject(pageByNames),
+    response: pageOf(keyShape),
+    handle: async (call) => pageJson(await keysOf(call).page(given(call.query)), keyJson),
   }),
   route({
     method: 'POST',
@@ -65,16 +60,21 @@ export const accessRoutes = [
     action: 'keys.create',
     summary: 'Make an API key; its secret is in this answer and nowhere else',
     roles: admins,
-    body: z.strictObject({ name: text(200), role: z.enum(roles), expires_at: timestamp.optional() }),
+    body: z.strictObject({
+      name: text(200),
+      role: z.enum(roles),
+      access: z.enum(access).optional().describe('What a guest may see; for the role guest alone'),
+      expires_at: timestamp.optional(),
+    }),
     status: 201,
     response: keyShape.extend({ key: z.string() }),
     handle: async (call) => {
-      const { name, role, expires_at: expiresAt } = call.body;
+      const { name, role, access, expires_at: expiresAt } = call.body;
       const made = await keysOf(call).create({
         tenantId: call.caller.tenantId,
         name,
         role,
-        ...given({ expiresAt }),
+        ...given({ access, expiresAt }),
       });
       return { ...keyJson(made.apiKey), key: made.key };
     },
@@ -94,16 +94,12 @@ export const accessRoutes = [
     method: 'GET',
     url: '/v1/tenants',
     action: 'tenants.list',
-    summary: 'All tenants',
+    summary: 'All tenants, by id',
     roles: admins,
     home: true,
-    response: z.object({ items: z.array(tenantShape) }),
-    handle: async ({ scope }) => ({
-      items: (await new Tenants(scope).list()).map(({ createdAt, ...tenant }) => ({
-        ...tenant,
-        created_at: createdAt,
-      })),
-    }),
+    query: z.strictObject(pageByNames),
+    response: pageOf(tenantShape),
+    handle: async ({ scope, query }) => pageJson(await new Tenants(scope).page(given(query)), tenantJson),
   }),
   route({
     method: 'GET',
@@ -119,8 +115,7 @@ export const accessRoutes = [
     }),
     response: pageOf(auditShape),
     handle: async ({ scope, query: { limit, cursor, ...filter } }) => {
-      const found = await listAudit(scope, given(filter), given({ limit, cursor }));
-      return { items: found.items.map(auditJson), next_cursor: found.nextCursor };
+      return pageJson(await listAudit(scope, given(filter), given({ limit, cursor })), auditJson);
     },
   }),
 ];

@@ -1,13 +1,15 @@
 import { z } from 'zod';
-import type { DeadLetter, DeadLetterFilter } from '../../engine/deadletters/dead-letters.ts';
+import type { DeadLetterFilter } from '../../engine/deadletters/dead-letters.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { given } from '../../given.ts';
 import { operators, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text } from '../../host/route.ts';
 import { jobError } from './jobs.ts';
+import { deadLetterJson, pageJson } from './json.ts';
 
 const letterShape = z.object({
   id,
+  tenant_id: z.string(),
   source: z.string(),
   queue: z.string(),
   kind: z.string(),
@@ -22,24 +24,6 @@ const letterShape = z.object({
   first_failed_at: z.string(),
   last_failed_at: z.string(),
   last_error: jobError,
-});
-
-const toJson = (letter: DeadLetter) => ({
-  id: letter.id,
-  source: letter.source,
-  queue: letter.queue,
-  kind: letter.kind,
-  entity_type: letter.entityType,
-  entity_id: letter.entityId,
-  attempts: letter.attempts,
-  max_attempts: letter.maxAttempts,
-  redrives: letter.redrives,
-  lane: letter.lane,
-  payload: letter.payload,
-  correlation_id: letter.correlationId,
-  first_failed_at: letter.firstFailedAt,
-  last_failed_at: letter.lastFailedAt,
-  last_error: letter.lastError,
 });
 
 const filterShape = {
@@ -71,7 +55,7 @@ export const deadLetterRoutes = [
     response: pageOf(letterShape),
     handle: async ({ services, query: { limit, cursor, ...filter } }) => {
       const found = await services.deadLetters.list(toFilter(filter), given({ limit, cursor }));
-      return { items: found.items.map(toJson), next_cursor: found.nextCursor };
+      return pageJson(found, deadLetterJson);
     },
   }),
   route({
@@ -85,7 +69,7 @@ export const deadLetterRoutes = [
     handle: async ({ services, params }) => {
       const letter = await services.deadLetters.get(params.id);
       if (!letter) throw new TallymanError('NOT_FOUND', `there is no dead letter ${params.id}`);
-      return toJson(letter);
+      return deadLetterJson(letter);
     },
   }),
   route({

@@ -1,13 +1,16 @@
 import { z } from 'zod';
-import { payloadSchema } from '../../events/catalogue.ts';
+import { TallymanError } from '../../engine/errors.ts';
+import { pageByName } from '../../engine/paging.ts';
 import type { DomainEvent } from '../../events/read.ts';
 import { given } from '../../given.ts';
 import { producers, readers } from '../../host/roles.ts';
-import { id, pageOf, route, text, timestamp } from '../../host/route.ts';
+import { id, pageByNames, pageOf, route, text, timestamp } from '../../host/route.ts';
+import { eventTypeJson, pageJson } from './json.ts';
 
 const eventShape = z.object({
   position: id,
   event_id: z.string(),
+  tenant_id: z.string(),
   event_type: z.string(),
   aggregate_type: z.string(),
   aggregate_id: z.string(),
@@ -20,6 +23,7 @@ const eventShape = z.object({
 export const eventJson = (event: DomainEvent) => ({
   position: event.position,
   event_id: event.id,
+  tenant_id: event.tenantId,
   event_type: event.type,
   aggregate_type: event.aggregateType,
   aggregate_id: event.aggregateId,
@@ -35,33 +39,30 @@ export const eventRoutes = [
     action: 'events.types',
     summary: 'Every event that Tallyman emits, with the JSON Schema of its payload',
     roles: readers,
-    response: z.object({
-      items: z.array(
-        z.object({
-          event_type: z.string(),
-          summary: z.string(),
-          aggregate_type: z.string(),
-          payload_schema: z.record(z.string(), z.unknown()),
-        }),
+    query: z.strictObject(pageByNames),
+    response: pageOf(
+      z.object({
+        event_type: z.string(),
+        summary: z.string(),
+        aggregate_type: z.string(),
+        payload_schema: z.record(z.string(), z.unknown()),
+      }),
+    ),
+    handle: async ({ services, query }) =>
+      pageJson(
+        pageByName(services.events.types, ({ type }) => type, given(query)),
+        eventTypeJson,
       ),
-    }),
-    handle: async ({ services }) => ({
-      items: services.events.types.map((type) => ({
-        event_type: type.type,
-        summary: type.summary,
-        aggregate_type: type.aggregateType,
-        payload_schema: payloadSchema(type),
-      })),
-    }),
   }),
   route({
     method: 'GET',
     url: '/v1/events',
     action: 'events.list',
-    summary: 'Events, oldest first; continue with `after=<next_cursor>`, which misses none',
+    summary: 'Events, oldest first; continue with `cursor=<next_cursor>`, which misses none',
     roles: readers,
     query: z.strictObject({
-      after: id.default('0'),
+      cursor: id.optional().describe('`next_cursor` of the page before; it is never null: new events follow'),
+      after: id.default('0').describe('The same under its former name'),
       limit: z.coerce.number().int().min(1).max(1000).default(50),
       type: text(128).optional().describe('`rfid.movement`, or a prefix such as `rfid.*`'),
       aggregate_type: text(128).optional(),
@@ -69,10 +70,31 @@ export const eventRoutes = [
     }),
     response: pageOf(eventShape),
     handle: async ({ services, caller, query }) => {
-      const { after, limit, type, aggregate_type: aggregateType, aggregate_id: aggregateId } = query;
+      const {
+        after,
+        cursor = after,
+        limit,
+        type,
+        aggregate_type: aggregateType,
+        aggregate_id: aggregateId,
+      } = query;
       const filter = { tenantId: caller.tenantId, ...given({ type, aggregateType, aggregateId }) };
-      const found = await services.events.list(filter, { after, limit });
+      const found = await services.events.list(filter, { after: cursor, limit });
       return { items: found.events.map(eventJson), next_cursor: found.cursor };
+    },
+  }),
+  route({
+    method: 'GET',
+    url: '/v1/events/:id',
+    action: 'events.show',
+    summary: 'One event, by its id (`evt_4711`, or the one that its emitter gave)',
+    roles: readers,
+    params: z.strictObject({ id: text(128) }),
+    response: eventShape,
+    handle: async ({ services, caller, params }) => {
+      const event = await services.events.get(params.id, { tenantId: caller.tenantId });
+      if (!event) throw new TallymanError('NOT_FOUND', `there is no event ${params.id}`);
+      return eventJson(event);
     },
   }),
   route({
@@ -91,16 +113,15 @@ export const eventRoutes = [
     }),
     status: 202,
     response: z.object({ event_id: z.string(), existing: z.boolean() }),
-    handle: async ({ services, caller, body }) => {
-      const { eventId, existing } = await services.events.emit({
+    enqueues: {
+      event: (body) => ({
         type: body.event_type,
         aggregateType: body.aggregate_type,
         aggregateId: body.aggregate_id,
         payload: body.payload,
-        tenantId: caller.tenantId,
         ...given({ id: body.event_id, occurredAt: body.occurred_at }),
-      });
-      return { event_id: eventId, existing };
+      }),
+      answer: ([emitted]) => ({ event_id: emitted?.id, existing: emitted?.existing }),
     },
   }),
 ];

@@ -1,4 +1,4 @@
-import type { App, RouteHost } from '../../host/app.ts';
+import { type App, accessOf, type RouteHost } from '../../host/app.ts';
 import type { AnyRoute } from '../../host/route.ts';
 import { accessRoutes } from './access.ts';
 import { deadLetterRoutes } from './dead-letters.ts';
@@ -23,5 +23,5 @@ const coreRoutes = (apps: readonly App[]): readonly AnyRoute[] => [
   ...scheduleRoutes,
   ...eventRoutes,
   ...subjectRoutes(apps),
-  ...accessRoutes,
+  ...accessRoutes(accessOf(apps).map(({ name }) => name)),
 ];

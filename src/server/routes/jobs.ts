@@ -1,15 +1,10 @@
 import { z } from 'zod';
-import type { TenantScope } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { internalKind } from '../../engine/jobs/internal-kinds.ts';
-import { type Job, jobStatuses } from '../../engine/jobs/jobs.ts';
-import { check } from '../../engine/jobs/standard-schema.ts';
-import { enqueue as enqueueAny, enqueuePublic } from '../../engine/sql/enqueue.ts';
-import { milliseconds } from '../../engine/sql/sql-function.ts';
+import { jobStatuses } from '../../engine/jobs/jobs.ts';
 import { given } from '../../given.ts';
 import { anyone, operators, producers, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
-import type { ServerDependencies } from '../../host/services.ts';
+import { jobJson, pageJson } from './json.ts';
 
 export const jobError = z
   .object({
@@ -21,8 +16,9 @@ export const jobError = z
   })
   .nullable();
 
-export const jobShape = z.object({
+const jobShape = z.object({
   id,
+  tenant_id: z.string(),
   status: z.enum(jobStatuses),
   queue: z.string(),
   kind: z.string(),
@@ -38,25 +34,6 @@ export const jobShape = z.object({
   scheduled_at: z.string(),
   finished_at: z.string().nullable(),
   last_error: jobError,
-});
-
-const toJson = (job: Job) => ({
-  id: job.id,
-  status: job.status,
-  queue: job.queue,
-  kind: job.kind,
-  priority: job.priority,
-  lane: job.lane,
-  seq: job.seq,
-  payload: job.payload,
-  attempts: job.attempts,
-  max_attempts: job.maxAttempts,
-  correlation_id: job.correlationId,
-  dedupe_key: job.dedupeKey,
-  created_at: job.createdAt,
-  scheduled_at: job.scheduledAt,
-  finished_at: job.finishedAt,
-  last_error: job.lastError,
 });
 
 const newJob = z
@@ -78,7 +55,7 @@ const newJob = z
     path: ['delay_ms'],
   });
 
-type NewJob = z.output<typeof newJob>;
+const existing = z.boolean();
 
 export const jobRoutes = [
   route({
@@ -89,10 +66,14 @@ export const jobRoutes = [
     roles: producers,
     body: newJob,
     status: 201,
-    response: z.object({ id }),
-    handle: async ({ services, scope, body, correlationId }) => ({
-      id: await enqueue(services.host, scope, body, correlationId),
+    response: z.object({
+      id,
+      existing: existing.describe('True: the dedupe key was taken, the id is the first job’s'),
     }),
+    enqueues: {
+      jobs: (body) => [body],
+      answer: ([enqueued]) => ({ id: enqueued?.id, existing: enqueued?.existing }),
+    },
   }),
   route({
     method: 'POST',
@@ -102,11 +83,18 @@ export const jobRoutes = [
     roles: producers,
     body: z.strictObject({ jobs: z.array(newJob).min(1).max(1000) }),
     status: 201,
-    response: z.object({ ids: z.array(id) }),
-    handle: async ({ services, scope, body, correlationId }) => {
-      const ids: string[] = [];
-      for (const job of body.jobs) ids.push(await enqueue(services.host, scope, job, correlationId));
-      return { ids };
+    response: z.object({
+      ids: z.array(id).describe('In the order of the jobs'),
+      existing: z
+        .array(existing)
+        .describe('For each, whether its dedupe key was taken; the id is the first job’s then'),
+    }),
+    enqueues: {
+      jobs: ({ jobs }) => jobs,
+      answer: (enqueued) => ({
+        ids: enqueued.map(({ id }) => id),
+        existing: enqueued.map(({ existing }) => existing),
+      }),
     },
   }),
   route({
@@ -127,7 +115,7 @@ export const jobRoutes = [
     handle: async ({ services, query }) => {
       const { limit, cursor, correlation_id: correlationId, ...filter } = query;
       const found = await services.jobs.list(given({ ...filter, correlationId }), given({ limit, cursor }));
-      return { items: found.items.map(toJson), next_cursor: found.nextCursor };
+      return pageJson(found, jobJson);
     },
   }),
   route({
@@ -136,7 +124,7 @@ export const jobRoutes = [
     action: 'jobs.counts',
     summary: 'How many jobs there are in each state',
     roles: readers,
-    response: z.record(z.enum(jobStatuses), z.number()),
+    response: z.object(Object.fromEntries(jobStatuses.map((status) => [status, z.number()]))),
     handle: ({ services }) => services.jobs.counts(),
   }),
   route({
@@ -150,7 +138,7 @@ export const jobRoutes = [
     handle: async ({ services, params }) => {
       const job = await services.jobs.get(params.id);
       if (!job) throw new TallymanError('NOT_FOUND', `there is no job ${params.id}`);
-      return toJson(job);
+      return jobJson(job);
     },
   }),
   route({
@@ -177,47 +165,3 @@ export const jobRoutes = [
     handle: ({ services, params }) => services.jobs.retry(params.id),
   }),
 ];
-
-/**
- * Through the SQL function, in the tenant's transaction, in one statement, unless the kind is internal. If this process
- * knows the kind, its definition decides whether it is public, and the payload is checked.
- */
-async function enqueue(
-  host: ServerDependencies,
-  scope: TenantScope,
-  job: NewJob,
-  correlationId: string,
-): Promise<string> {
-  const kind = host.kinds.get(job.kind);
-  if (kind && !kind.isPublic) throw internalKind(job.kind);
-  let { payload } = job;
-  if (kind?.schema) {
-    const checked = await check(kind.schema, payload);
-    if (!checked.ok) {
-      const path = ['body.payload', checked.path].filter(Boolean).join('.');
-      throw new TallymanError('VALIDATION_ERROR', `${path}: ${checked.problem}`, {
-        details: { fields: [{ path, message: checked.problem }] },
-      });
-    }
-    payload = checked.value;
-  }
-  const args = {
-    kind: job.kind,
-    payload: JSON.stringify(payload ?? null),
-    queue: job.queue,
-    priority: job.priority,
-    lane: job.lane ?? kind?.laneKey?.(payload),
-    delay: job.delay_ms === undefined ? undefined : milliseconds(job.delay_ms),
-    scheduledAt: job.scheduled_at?.toISOString(),
-    dedupeKey: job.dedupe_key,
-    tenantId: scope.tenantId,
-    maxAttempts: job.max_attempts,
-    correlationId: job.correlation_id ?? correlationId,
-    latestOnly: job.latest_only,
-  };
-  const maxPayloadBytes = host.config['jobs.maxPayloadBytes'];
-  // A kind whose definition is here is public: that was checked above.
-  const id = await (kind ? enqueueAny : enqueuePublic)(scope, args, { maxPayloadBytes });
-  if (id === undefined) throw internalKind(job.kind);
-  return id;
-}

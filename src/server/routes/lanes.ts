@@ -5,11 +5,13 @@ import { given } from '../../given.ts';
 import { operators, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text } from '../../host/route.ts';
 import type { Services } from '../../host/services.ts';
+import { laneJson, pageJson } from './json.ts';
 
 const laneStates = ['held', 'ready', 'waiting', 'blocked', 'resting'] as const;
 
 const laneShape = z.object({
   id,
+  tenant_id: z.string(),
   queue: z.string(),
   key: z.string(),
   policy: z.enum(['block', 'skip']),
@@ -19,19 +21,6 @@ const laneShape = z.object({
   due_at: z.string().nullable(),
   blocked_at: z.string().nullable(),
   blocked_by: id.nullable(),
-});
-
-const toJson = (lane: Lane) => ({
-  id: lane.id,
-  queue: lane.queue,
-  key: lane.key,
-  policy: lane.policy,
-  state: lane.state,
-  pending: lane.pending,
-  worker: lane.worker,
-  due_at: lane.dueAt,
-  blocked_at: lane.blockedAt,
-  blocked_by: lane.blockedBy,
 });
 
 async function laneOf(services: Services, laneId: string): Promise<Lane> {
@@ -56,7 +45,7 @@ export const laneRoutes = [
     response: pageOf(laneShape),
     handle: async ({ services, query: { limit, cursor, ...filter } }) => {
       const found = await services.lanes.list(given(filter), given({ limit, cursor }));
-      return { items: found.items.map(toJson), next_cursor: found.nextCursor };
+      return pageJson(found, laneJson);
     },
   }),
   route({
@@ -67,7 +56,7 @@ export const laneRoutes = [
     roles: readers,
     params: idParams,
     response: laneShape,
-    handle: async ({ services, params }) => toJson(await laneOf(services, params.id)),
+    handle: async ({ services, params }) => laneJson(await laneOf(services, params.id)),
   }),
   route({
     method: 'POST',

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
-import type { Queue } from '../../engine/jobs/queues.ts';
+import { pageByName } from '../../engine/paging.ts';
 import { given } from '../../given.ts';
 import { operators, readers } from '../../host/roles.ts';
-import { route, text } from '../../host/route.ts';
+import { pageByNames, pageOf, route, text } from '../../host/route.ts';
+import { pageJson, queueJson } from './json.ts';
 
 const queueShape = z.object({
   name: z.string(),
@@ -17,18 +18,6 @@ const queueShape = z.object({
   oldest_ready_at: z.string().nullable(),
 });
 
-const toJson = (queue: Queue) => ({
-  name: queue.name,
-  paused_at: queue.pausedAt,
-  max_running: queue.maxRunning,
-  rate_per_second: queue.ratePerSecond,
-  rate_burst: queue.rateBurst,
-  ready: queue.ready,
-  running: queue.running,
-  waiting: queue.waiting,
-  oldest_ready_at: queue.oldestReadyAt,
-});
-
 const byName = z.strictObject({ name: text(128) });
 const limit = (schema: z.ZodType<number>) =>
   schema.nullable().optional().describe('null takes the limit away');
@@ -38,10 +27,15 @@ export const queueRoutes = [
     method: 'GET',
     url: '/v1/queues',
     action: 'queues.list',
-    summary: "Queues, with the counts of this tenant's jobs",
+    summary: "Queues by name, with the counts of this tenant's jobs",
     roles: readers,
-    response: z.object({ items: z.array(queueShape) }),
-    handle: async ({ services }) => ({ items: (await services.queues.list()).map(toJson) }),
+    query: z.strictObject(pageByNames),
+    response: pageOf(queueShape),
+    handle: async ({ services, query }) =>
+      pageJson(
+        pageByName(await services.queues.list(), ({ name }) => name, given(query)),
+        queueJson,
+      ),
   }),
   route({
     method: 'GET',
@@ -54,7 +48,7 @@ export const queueRoutes = [
     handle: async ({ services, params }) => {
       const queue = (await services.queues.list()).find(({ name }) => name === params.name);
       if (!queue) throw new TallymanError('NOT_FOUND', `there is no queue "${params.name}"`);
-      return toJson(queue);
+      return queueJson(queue);
     },
   }),
   // All tenants share queues: a pause stops a queue for all of them.
@@ -62,13 +56,15 @@ export const queueRoutes = [
     method: 'POST',
     url: '/v1/queues/:name/pause',
     action: 'queues.pause',
-    summary: 'Stop claims from it; running jobs continue',
+    summary: 'Stop claims from it; running jobs continue. The queue is created if there is none',
     roles: operators,
     home: true,
     params: byName,
     status: 204,
     response: z.null(),
-    handle: ({ services, params }) => services.queues.pause(params.name),
+    handle: async ({ services, params }) => {
+      await services.queues.pause(params.name);
+    },
   }),
   route({
     method: 'POST',

@@ -2,34 +2,29 @@ import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
 import { requirePublic } from '../../engine/jobs/internal-kinds.ts';
 import type { Priority } from '../../engine/jobs/kind.ts';
+import { pageByName } from '../../engine/paging.ts';
 import type { Schedule } from '../../engine/schedules/schedules.ts';
 import { given } from '../../given.ts';
 import { operators, readers } from '../../host/roles.ts';
-import { id, route, text } from '../../host/route.ts';
+import { id, pageByNames, pageOf, route, text } from '../../host/route.ts';
 import type { Services } from '../../host/services.ts';
+import { pageJson, scheduleJson } from './json.ts';
 
 const scheduleShape = z.object({
   name: z.string(),
+  tenant_id: z.string(),
   cron: z.string(),
   timezone: z.string(),
   kind: z.string(),
   payload: z.unknown(),
+  queue: z.string().nullable().describe("Null: the kind's"),
+  priority: z.number().nullable(),
+  lane: z.string().nullable(),
+  max_attempts: z.number().nullable(),
   enabled: z.boolean(),
   next_run_at: z.string(),
   last_run_at: z.string().nullable(),
   last_job_id: id.nullable(),
-});
-
-const toJson = (schedule: Schedule) => ({
-  name: schedule.name,
-  cron: schedule.cron,
-  timezone: schedule.timezone,
-  kind: schedule.kind,
-  payload: schedule.payload,
-  enabled: schedule.enabled,
-  next_run_at: schedule.nextRunAt,
-  last_run_at: schedule.lastRunAt ?? null,
-  last_job_id: schedule.lastJobId ?? null,
 });
 
 const byName = z.strictObject({ name: text(200) });
@@ -47,8 +42,13 @@ export const scheduleRoutes = [
     action: 'schedules.list',
     summary: 'Schedules by name',
     roles: readers,
-    response: z.object({ items: z.array(scheduleShape) }),
-    handle: async ({ services }) => ({ items: (await services.schedules.list()).map(toJson) }),
+    query: z.strictObject(pageByNames),
+    response: pageOf(scheduleShape),
+    handle: async ({ services, query }) =>
+      pageJson(
+        pageByName(await services.schedules.list(), ({ name }) => name, given(query)),
+        scheduleJson,
+      ),
   }),
   route({
     method: 'GET',
@@ -58,7 +58,7 @@ export const scheduleRoutes = [
     roles: readers,
     params: byName,
     response: scheduleShape,
-    handle: async ({ services, params }) => toJson(await scheduleOf(services, params.name)),
+    handle: async ({ services, params }) => scheduleJson(await scheduleOf(services, params.name)),
   }),
   route({
     method: 'PUT',
@@ -89,7 +89,7 @@ export const scheduleRoutes = [
         maxAttempts: body.max_attempts,
       });
       const { tenantId } = caller;
-      return toJson(
+      return scheduleJson(
         await services.schedules.upsert({
           name: params.name,
           cron,

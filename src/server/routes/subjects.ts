@@ -2,10 +2,13 @@
 import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
 import { Jobs } from '../../engine/jobs/jobs.ts';
+import { pageByName } from '../../engine/paging.ts';
+import { given } from '../../given.ts';
 import type { App } from '../../host/app.ts';
 import { anyone, readers } from '../../host/roles.ts';
-import { type AnyRoute, route, text } from '../../host/route.ts';
+import { type AnyRoute, pageByNames, pageOf, route, text } from '../../host/route.ts';
 import type { Moment, Subject, SubjectPage, TenantQueries } from '../../host/timeline.ts';
+import { pageJson } from './json.ts';
 
 const momentShape = z.object({
   id: z.string(),
@@ -32,10 +35,13 @@ export function subjectRoutes(apps: readonly App[]): readonly AnyRoute[] {
       params: z.strictObject({ subject: text(600) }),
       query: z.strictObject({
         limit: z.coerce.number().int().min(1).max(200).default(50),
-        before: z.iso.datetime({ offset: true }).optional().describe('`next_before` of the page before'),
+        cursor: z.iso.datetime({ offset: true }).optional().describe('`next_cursor` of the page before'),
+        before: z.iso.datetime({ offset: true }).optional().describe('The same under its former name'),
       }),
-      response: z.object({ items: z.array(momentShape), next_before: z.string().nullable() }),
-      handle: async ({ scope, params, query: { limit, before } }) => {
+      response: pageOf(momentShape).extend({
+        next_before: z.string().nullable().describe('The same as `next_cursor`, under its former name'),
+      }),
+      handle: async ({ scope, params, query: { limit, cursor, before = cursor } }) => {
         const subject = subjectOf(params.subject);
         const page = { limit: limit + 1, ...(before !== undefined && { before: { at: new Date(before) } }) };
         const found: Moment[] = [];
@@ -50,12 +56,15 @@ export function subjectRoutes(apps: readonly App[]): readonly AnyRoute[] {
       action: 'search.read',
       summary: 'Things whose name or number begins with this text',
       roles: anyone,
-      query: z.strictObject({ q: text(256) }),
-      response: z.object({ items: z.array(subjectShape) }),
-      handle: async ({ scope, query }) => {
+      query: z.strictObject({ ...pageByNames, q: text(256) }),
+      response: pageOf(subjectShape),
+      handle: async ({ scope, query: { q, ...page } }) => {
         const items: Subject[] = [];
-        for (const { search } of apps) items.push(...((await search?.(scope, query.q)) ?? []));
-        return { items };
+        for (const { search } of apps) items.push(...((await search?.(scope, q)) ?? []));
+        return pageJson(
+          pageByName(items, ({ type, id }) => `${type}:${id}`, given(page)),
+          (item) => item,
+        );
       },
     }),
   ];
@@ -76,6 +85,7 @@ function pageOfMoments(found: readonly Moment[], limit: number) {
   const newest = found.toSorted((a, b) => b.at.getTime() - a.at.getTime());
   const last = newest[limit - 1];
   const items = newest.length <= limit || !last ? newest : newest.filter(({ at }) => at >= last.at);
+  const next = newest.length > limit && last ? last.at.toISOString() : null;
   return {
     items: items.map(({ id, type, at, text, details }) => ({
       id,
@@ -84,7 +94,8 @@ function pageOfMoments(found: readonly Moment[], limit: number) {
       text,
       details,
     })),
-    next_before: newest.length > limit && last ? last.at.toISOString() : null,
+    next_cursor: next,
+    next_before: next,
   };
 }
 
@@ -94,7 +105,7 @@ async function momentsOfJob(
   { before }: SubjectPage,
 ): Promise<Moment[]> {
   if (type !== 'job' || !/^\d{1,19}$/.test(id)) return [];
-  const job = await new Jobs(on as never, 0).get(id);
+  const job = await new Jobs(on, 0).get(id);
   if (!job) return [];
   const moments: Moment[] = [
     {
