@@ -5,6 +5,8 @@ import { exitCodeHelp, exitCodes, explain } from '../host/cli/exit.ts';
 import { refuseRepeated } from '../host/cli/options.ts';
 import { complain } from '../host/cli/output/print.ts';
 import { commandFrame } from '../host/cli/session.ts';
+import { addAudit } from './audit.ts';
+import { auditCommand } from './audited.ts';
 import { addConfig } from './config.ts';
 import { addDeadLetters } from './dead-letters.ts';
 import { addDoctor } from './doctor.ts';
@@ -16,6 +18,7 @@ import { addMigrate } from './migrate.ts';
 import { addQueues } from './queues.ts';
 import { addReset } from './reset.ts';
 import { addSchedules } from './schedules.ts';
+import { addSecrets } from './secrets.ts';
 import { addServe } from './serve.ts';
 import { addTenants } from './tenants.ts';
 import { addWorker } from './worker.ts';
@@ -38,6 +41,7 @@ export async function run(args: readonly string[], apps: readonly App[]): Promis
 }
 
 export function buildProgram(apps: readonly App[]): Command {
+  let running: Command | undefined;
   const program = new Command('tallyman')
     .description(
       'Looks after jobs, lanes, queues and dead letters; runs the server and workers; keeps the database up to date.',
@@ -48,16 +52,30 @@ export function buildProgram(apps: readonly App[]): Command {
     .showSuggestionAfterError()
     .showHelpAfterError('(--help shows how it is used)')
     .configureHelp({ showGlobalOptions: false })
-    .hook('preAction', () => {
+    .hook('preAction', (_, action) => {
+      running = action;
       const { config } = program.opts<{ config?: string }>();
       if (config !== undefined) process.env.TALLYMAN_CONFIG = config;
     });
-  const frame = commandFrame(apps);
+  const frameOf = (app?: App) =>
+    commandFrame(apps, app, (session, error) => auditCommand(session, running, error));
+  const frame = frameOf();
   for (const add of [addJobs, addDeadLetters, addLanes, addQueues, addSchedules, addEvents])
     add(program, frame);
-  for (const add of [addServe, addWorker, addTenants, addKeys, addMigrate, addReset, addDoctor, addConfig])
+  for (const add of [
+    addServe,
+    addWorker,
+    addTenants,
+    addKeys,
+    addAudit,
+    addSecrets,
+    addMigrate,
+    addReset,
+    addDoctor,
+    addConfig,
+  ])
     add(program, frame);
-  for (const app of apps) app.commands?.(program, commandFrame(apps, app));
+  for (const app of apps) app.commands?.(program, frameOf(app));
   refuseRepeated(program);
   program.addHelpText(
     'after',

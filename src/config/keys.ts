@@ -136,6 +136,13 @@ export const coreKeys = {
     fallback: null,
     secret: true,
   }),
+  'secrets.otherKeys': key({
+    schema: z.string().min(43).nullable(),
+    env: ['TALLYMAN_OTHER_SECRET_KEYS'],
+    doc: 'More master secrets, separated by commas: what was sealed under them opens, and nothing new is sealed. For a change of `secrets.key` (docs/operating.md).',
+    fallback: null,
+    secret: true,
+  }),
   'secrets.file': key({
     schema: z.string().min(1),
     env: ['TALLYMAN_SECRET_FILE'],
@@ -153,6 +160,18 @@ export const coreKeys = {
     env: ['TALLYMAN_PORT', 'PORT'],
     doc: 'Port of the HTTP API; 0 takes any free one.',
     fallback: 8420,
+  }),
+  'server.tlsCertFile': key({
+    schema: z.string().min(1).nullable(),
+    env: ['TALLYMAN_TLS_CERT_FILE'],
+    doc: 'Certificate of the HTTP API, PEM, with its chain: the server speaks https. Read again when it changes.',
+    fallback: null,
+  }),
+  'server.tlsKeyFile': key({
+    schema: z.string().min(1).nullable(),
+    env: ['TALLYMAN_TLS_KEY_FILE'],
+    doc: 'Private key of that certificate, PEM. Read again when it changes.',
+    fallback: null,
   }),
   'server.parts': key({
     schema: z.string().regex(/^[a-z]+(,[a-z]+)*$/, { error: 'expected names such as api,worker' }),
@@ -181,7 +200,7 @@ export const coreKeys = {
   'server.ratePerSecond': key({
     schema: whole(1, 1_000_000),
     env: ['TALLYMAN_RATE_PER_SECOND'],
-    doc: 'Requests per second that one API key may make, in one process; more are answered with 429.',
+    doc: 'Requests per second that one API key may make, in all processes together; more are answered with 429.',
     fallback: 100,
   }),
   'server.rateBurst': key({
@@ -189,6 +208,54 @@ export const coreKeys = {
     env: ['TALLYMAN_RATE_BURST'],
     doc: 'Requests that one API key may make at once after a quiet time.',
     fallback: 200,
+  }),
+  'server.tenantConcurrency': key({
+    schema: whole(1, 1000),
+    env: ['TALLYMAN_TENANT_CONCURRENCY'],
+    doc: 'Requests of one tenant that use the database at once, in one process. Others wait for their turn; those of other tenants go on.',
+    fallback: 4,
+  }),
+  'server.tenantWaiting': key({
+    schema: whole(0, 100_000),
+    env: ['TALLYMAN_TENANT_WAITING'],
+    doc: 'Requests of one tenant that may wait for a turn, in one process; more are answered with 429 TENANT_BUSY.',
+    fallback: 256,
+  }),
+  'server.tenantStreams': key({
+    schema: whole(1, 100_000),
+    env: ['TALLYMAN_TENANT_STREAMS'],
+    doc: 'Live streams (`/v1/stream`) that one tenant may keep open, in one process; more are answered with 429 TOO_MANY_STREAMS.',
+    fallback: 100,
+  }),
+  'server.tenantJobs': key({
+    schema: whole(0),
+    env: ['TALLYMAN_TENANT_JOBS'],
+    doc: 'Jobs of one tenant that have not ended, up to which the API enqueues more, within a tenth for each process; then 429 BACKLOG_FULL. 0: no limit.',
+    fallback: 10_000_000,
+  }),
+  'server.maxQueues': key({
+    schema: whole(0),
+    env: ['TALLYMAN_MAX_QUEUES'],
+    doc: 'Queues in all, up to which the API makes new ones by enqueueing; then 429 TOO_MANY_QUEUES. 0: no limit.',
+    fallback: 1_000,
+  }),
+  'server.statementTimeoutMs': key({
+    schema: whole(100, 3_600_000),
+    env: ['TALLYMAN_STATEMENT_TIMEOUT_MS'],
+    doc: 'The longest that one statement of a request may take; then the request is undone and answered with 503 TOO_SLOW.',
+    fallback: 30_000,
+  }),
+  'server.auditSealSeconds': key({
+    schema: whole(1, 86_400),
+    env: ['TALLYMAN_AUDIT_SEAL_SECONDS'],
+    doc: 'How often new audit events are sealed. Until then a change of them goes unnoticed.',
+    fallback: 30,
+  }),
+  'server.auditKeepDays': key({
+    schema: whole(0, 36_500),
+    env: ['TALLYMAN_AUDIT_KEEP_DAYS'],
+    doc: 'How long audit events are kept after they were sealed. 0: for good.',
+    fallback: 0,
   }),
   'server.publicMetrics': key({
     schema: z.boolean(),

@@ -18,6 +18,7 @@ import type { NewSchedule } from '../engine/schedules/schedules.ts';
 import type { Tallyman } from '../engine/tallyman.ts';
 import type { EventCatalogue, EventType } from '../events/catalogue.ts';
 import type { SecretBox } from '../secrets/box.ts';
+import type { SealedColumn } from '../secrets/reseal.ts';
 import type { CommandFrame } from './cli/session.ts';
 import type { Demo } from './demo.ts';
 import type { AnyRoute } from './route.ts';
@@ -43,6 +44,8 @@ export interface App {
   readonly access?: readonly AccessDeclaration[];
   /** The events it emits, with the schema of each payload. */
   readonly events?: readonly EventType[];
+  /** Where it keeps sealed secrets, so that they can be sealed anew under another master secret. */
+  readonly sealed?: readonly SealedColumn[];
   readonly routes?: (host: RouteHost) => Promise<readonly AnyRoute[]>;
   readonly commands?: (program: Command, frame: CommandFrame) => void;
   /** Registers its metrics; `start` gets what this returns. */

@@ -1,4 +1,5 @@
 import type { Server } from 'node:http';
+import { Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
@@ -13,17 +14,21 @@ import { componentsOf } from '../host/components.ts';
 import type { Runtime } from '../host/process/open.ts';
 import { homeTenant, readers } from '../host/roles.ts';
 import type { Caller } from '../host/route.ts';
+import { isLoopbackHost } from '../network/loopback.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import { AuditTrail } from './access/audit.ts';
+import { FleetRates } from './access/fleet-rates.ts';
 import { ApiKeys } from './access/keys.ts';
-import { isLoopbackHost } from './access/local.ts';
+import { sealAudit } from './audit/seals.ts';
 import { ReadinessProbe, withoutReasons } from './health.ts';
 import { buildApp } from './http/app.ts';
 import { Gate } from './http/gate.ts';
 import { forgetAnswers } from './http/idempotency.ts';
 import { errorShape } from './http/register.ts';
+import { type Periodic, periodically } from './periodic.ts';
 import { LiveStream } from './stream.ts';
+import { type Certificate, CertificateRenewal, loadCertificate, type TlsFiles } from './tls.ts';
 
 export interface ServerOptions {
   readonly apps: readonly App[];
@@ -45,11 +50,9 @@ export interface RunningServer {
   stop(): Promise<void>;
 }
 
-const housekeepingMs = 60_000;
-
 /** Starts the HTTP API; it is listening when this resolves. */
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
-  const { apps, config, runtime, metrics, box, logger } = options;
+  const { apps, config, runtime, metrics, box } = options;
   const { database } = runtime.tallyman;
   await prepareTenants(database);
   const keys = new ApiKeys(database, box);
@@ -68,7 +71,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   });
   const trail = new AuditTrail(database);
   const stream = new LiveStream(database, (ids) => keys.stillValid(ids));
+  const files = tlsFilesOf(config);
+  const certificate = files && (await loadCertificate(files));
   const app = await buildApp({
+    certificate,
     host: {
       tallyman: runtime.tallyman,
       config,
@@ -84,10 +90,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     extend: (fastify) => {
       addHealth(fastify, options, gate);
       addMetrics(fastify, metrics, gate, config['server.publicMetrics']);
-      addStream(fastify, stream, gate);
+      addStream(fastify, stream, gate, config['server.tenantStreams']);
     },
   });
-  const silent = silentConnections(app.server);
+  const silent = new SilentConnections(app.server);
   try {
     await app.listen({ host, port: config['server.port'] });
   } catch (error) {
@@ -100,21 +106,17 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       },
     );
   }
-  const housekeeping = setInterval(() => {
-    Promise.all([forgetAnswers(database), gate.noteUse()]).catch((error) =>
-      logger.warn({ error: messageOf(error) }, 'cleaning up keys and stored answers failed; trying again'),
-    );
-  }, housekeepingMs);
+  const background = inBackground(options, { app, gate, files, certificate });
   const { port } = app.server.address() as AddressInfo;
   return {
     app,
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
+    url: `${certificate ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`,
     locked,
     stop: async () => {
-      clearInterval(housekeeping);
+      await Promise.all(background.map((each) => each.stop()));
       await stream.stop();
       const closed = app.close();
-      for (const connection of silent) connection.destroy();
+      silent.end();
       await closed;
       await trail.flushed();
       await gate.noteUse().catch(() => {});
@@ -122,18 +124,72 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   };
 }
 
+/** What the server does besides answering. */
+function inBackground(
+  { config, runtime, box, logger }: ServerOptions,
+  server: {
+    readonly app: FastifyInstance;
+    readonly gate: Gate;
+    readonly files: TlsFiles | undefined;
+    readonly certificate: Certificate | undefined;
+  },
+): Periodic[] {
+  const { app, gate, files, certificate } = server;
+  const { database } = runtime.tallyman;
+  const rates = new FleetRates(database, gate.perKey);
+  const every = (everyMs: number, trouble: string, work: (signal: AbortSignal) => Promise<unknown>) =>
+    periodically({ everyMs, trouble, logger }, work);
+  const background = [
+    every(60_000, 'cleaning up keys and stored answers failed; trying again', () =>
+      Promise.all([forgetAnswers(database), gate.noteUse()]),
+    ),
+    every(1_000, 'rate limits cannot be shared with other processes; each keeps its last part', () =>
+      rates.share(),
+    ),
+    every(config['server.auditSealSeconds'] * 1000, 'the audit cannot be sealed; trying again', (signal) =>
+      sealAudit(database, box, { keepDays: config['server.auditKeepDays'], signal }),
+    ),
+  ];
+  if (!files || !certificate) return background;
+  const renewal = new CertificateRenewal(app.server as unknown as TlsServer, files, certificate, logger);
+  const trouble = 'the renewed certificate cannot be used; the server keeps the old one';
+  return [...background, every(5_000, trouble, () => renewal.look())];
+}
+
 /**
  * Connections on which nothing was asked yet: browsers and pools open some ahead. A server that closes would wait a minute for
  * their first request.
  */
-function silentConnections(server: Server): ReadonlySet<Socket> {
-  const silent = new Set<Socket>();
-  server.on('connection', (connection) => {
-    silent.add(connection);
-    connection.once('close', () => silent.delete(connection));
-  });
-  server.on('request', ({ socket }) => silent.delete(socket));
-  return silent;
+class SilentConnections {
+  readonly #silent = new Set<Socket>();
+  #isOver = false;
+
+  constructor(server: Server) {
+    const isTls = server instanceof TlsServer;
+    server.on(isTls ? 'secureConnection' : 'connection', (connection: Socket) => {
+      // Its handshake ended while the server stopped.
+      if (this.#isOver) connection.destroy();
+      this.#silent.add(connection);
+      connection.once('close', () => this.#silent.delete(connection));
+    });
+    server.on('request', ({ socket }) => this.#silent.delete(socket));
+  }
+
+  end(): void {
+    this.#isOver = true;
+    for (const connection of this.#silent) connection.destroy();
+  }
+}
+
+function tlsFilesOf(config: Config): TlsFiles | undefined {
+  const [certFile, keyFile] = [config['server.tlsCertFile'], config['server.tlsKeyFile']];
+  if (certFile === null && keyFile === null) return undefined;
+  if (certFile === null || keyFile === null)
+    throw new TallymanError(
+      'BAD_CONFIG',
+      'server.tlsCertFile and server.tlsKeyFile belong together; only one of them is set',
+    );
+  return { certFile, keyFile };
 }
 
 const readinessShape = z.object({
@@ -227,7 +283,7 @@ function addMetrics(app: FastifyInstance, metrics: Metrics, gate: Gate, isPublic
   );
 }
 
-function addStream(app: FastifyInstance, stream: LiveStream, gate: Gate): void {
+function addStream(app: FastifyInstance, stream: LiveStream, gate: Gate, mostOfTenant: number): void {
   app.get(
     '/v1/stream',
     {
@@ -255,6 +311,11 @@ function addStream(app: FastifyInstance, stream: LiveStream, gate: Gate): void {
         throw new TallymanError(
           'FORBIDDEN',
           `a key with the role ${request.caller.role} may not read the stream`,
+        );
+      if (stream.clientsOf(request.caller.tenantId) >= mostOfTenant)
+        throw new TallymanError(
+          'TOO_MANY_STREAMS',
+          `this tenant has ${mostOfTenant} live streams open here; close one (\`server.tenantStreams\`)`,
         );
       for (const [name, value] of Object.entries(reply.getHeaders()))
         if (value !== undefined) reply.raw.setHeader(name, value);

@@ -44,6 +44,12 @@ export class LiveStream {
     return this.#clients.size;
   }
 
+  clientsOf(tenantId: string): number {
+    let clients = 0;
+    for (const tenant of this.#clients.values()) if (tenant === tenantId) clients += 1;
+    return clients;
+  }
+
   /** `lastEventId`: of the header `Last-Event-ID`. The stream ends soon after `keyId` is revoked or has expired. */
   add(
     { tenantId, keyId }: { readonly tenantId: string; readonly keyId: string | undefined },

@@ -23,6 +23,20 @@ test('WH-6: what is sealed opens under the same master secret and in its own pla
     expect(() => box.open(broken, 'x')).toThrow(unreadable);
 });
 
+test('SEC-7: a ring seals under its first master secret, and opens what any of them has sealed', () => {
+  const other = new SecretBox(Buffer.alloc(32, 2));
+  const ring = new SecretBox(Buffer.alloc(32, 2), [Buffer.alloc(32, 1)]);
+  expect(ring.keyIds).toEqual([other.keyId, box.keyId]);
+  for (const each of [box, other]) expect(ring.open(each.seal('x', 'c'), 'c')).toBe('x');
+  const sealed = ring.seal('x', 'c');
+  expect(sealed.startsWith(`v2.${other.keyId}.`)).toBe(true);
+  expect(other.open(sealed, 'c')).toBe('x');
+  expect(() => box.open(sealed, 'c')).toThrow(expect.objectContaining({ code: 'SECRET_UNREADABLE' }));
+  expect(ring.derive('p')).toEqual(other.derive('p'));
+  expect(ring.derive('p', box.keyId)).toEqual(box.derive('p'));
+  expect(() => box.derive('p', other.keyId)).toThrow(/not configured/);
+});
+
 test('a short master secret is refused', () => {
   expect(() => new SecretBox(Buffer.alloc(31))).toThrow(/at least 32 bytes/);
 });

@@ -89,7 +89,7 @@ test('every write and every refusal is in the audit, and a write that failed say
   // Refusals are written beside the request, so their place among the others is not certain.
   expect((await lines()).sort()).toEqual(
     [
-      ['jobs.enqueue', 'done', 201, null],
+      ['jobs.enqueue', 'done', 201, id],
       ['jobs.cancel', 'done', 204, id],
       ['jobs.cancel', 'failed', 409, id],
       ['keys.list', 'refused', 403, null],

@@ -1,7 +1,8 @@
 import { request } from 'node:http';
 import { expect, test } from 'vitest';
+import { isLoopbackAddress } from '../../src/network/loopback.ts';
 import { ApiKeys } from '../../src/server/access/keys.ts';
-import { isLoopbackAddress, notLocal } from '../../src/server/access/local.ts';
+import { notLocal } from '../../src/server/access/local.ts';
 import { server, type TestServer } from './support.ts';
 
 /** With any header, which fetch does not allow. Returns status and error code. */
@@ -66,7 +67,10 @@ test('SEC-1: the first key closes the server for good: revoked, expired, deleted
   await test.keys.revoke(apiKey.id);
   expect([await status(test), (await ask(other.url)).status]).toEqual([401, 401]);
   await test.rows('delete from tallyman_server.api_keys');
-  await test.rows('delete from tallyman_server.audit_events');
+  await test.tallyman.database.transaction(async (tx) => {
+    await tx.query(`set local tallyman_server.audit_retention = 'on'`);
+    await tx.query('delete from tallyman_server.audit_events');
+  });
   expect([await status(test), (await ask(other.url)).status]).toEqual([401, 401]);
   const restarted = await test.again();
   expect(restarted.locked).toBe(true);

@@ -1,9 +1,11 @@
 import { connect } from 'node:net';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { accessOf } from '../../src/host/app.ts';
 import { apps } from '../../src/host/apps.ts';
+import { roles } from '../../src/host/roles.ts';
 import { routesOf } from '../../src/server/routes/index.ts';
-import { furnish, server } from './support.ts';
+import { type Ask, furnish, server } from './support.ts';
 
 const nasty: readonly unknown[] = [
   null,
@@ -145,6 +147,34 @@ test('bad bodies, types, sizes and encodings on every route: 4xx that names the 
   console.info(
     `fuzz: ${asked} requests to ${(await routesOf(apps, test.host)).length} routes, ${named} named the field`,
   );
+});
+
+test('SEC-8: every route as every role: who may not is refused before anything is read, nobody gets a 5xx', {
+  timeout: 900_000,
+}, async () => {
+  const test = await server();
+  const ids = await furnish(test, await test.as('admin'));
+  const [access] = accessOf(apps);
+  const asking = new Map<string, Ask>([['nobody', test.ask]]);
+  for (const role of roles)
+    asking.set(role, await test.as(role, 'default', role === 'guest' ? access?.name : undefined));
+  for (const route of await routesOf(apps, test.host)) {
+    const fill = (value: string) => route.url.replaceAll(/:\w+/g, encodeURIComponent(value));
+    const requests = [
+      [fill(Object.values(ids)[0] ?? '1'), '{}'],
+      [fill("'"), '{"a":'],
+      [`${fill('9'.repeat(40))}?limit=x`, '[null]'],
+    ] as const;
+    for (const [role, ask] of asking) {
+      const mayAsk = route.public !== undefined || (route.roles as readonly string[]).includes(role);
+      for (const [url, body] of requests) {
+        const answer = await ask(route.method, url, route.method === 'GET' ? undefined : body);
+        const seen = [role, route.action, url, answer.status];
+        expect([...seen, answer.status < 500]).toEqual([...seen, true]);
+        if (!mayAsk) expect(seen).toEqual([role, route.action, url, role === 'nobody' ? 401 : 403]);
+      }
+    }
+  }
 });
 
 test('anything that is JSON, as a payload: kept as it was, or refused', { timeout: 300_000 }, async () => {

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { server } from './support.ts';
+import { bury, registerKind, server } from './support.ts';
 
 test('SEC-7: what cannot be a key is refused without a query', async () => {
   const scene = await server();
@@ -109,4 +109,28 @@ test('SEC-8: every answer says that it is data; the documentation runs its own s
   expect(policy).toMatch(/script-src 'self'/);
   expect(policy).toContain("frame-ancestors 'none'");
   expect(policy).not.toMatch(/script-src[^;]*unsafe/);
+});
+
+test('SEC-8: a tenant learns neither the code that failed nor the machine that it ran on; the operator does', async () => {
+  const scene = await server();
+  await registerKind(scene, 'noop');
+  for (const [tenantId, stack] of [
+    ['acme', null],
+    ['default', 'at /srv/app.ts:1'],
+  ] as const) {
+    const ask = await scene.as('admin', tenantId);
+    const { id } = (await ask('POST', '/v1/jobs', { kind: 'noop', lane: 'l' })).body;
+    await bury(scene, id);
+    const error = { code: 'X', message: 'it died', stack: 'at /srv/app.ts:1', worker: 'host-1' };
+    await scene.rows(
+      'update tallyman.dead_letters set last_error = (last_error::jsonb || $2::jsonb)::json where id = $1',
+      [id, JSON.stringify(error)],
+    );
+    const worker = tenantId === 'default' ? 'host-1' : null;
+    const seen = { code: 'X', message: 'it died', stack, worker };
+    for (const path of [`/v1/jobs/${id}`, `/v1/dead-letters/${id}`])
+      expect((await ask('GET', path)).body.last_error).toMatchObject(seen);
+    for (const path of ['/v1/jobs?status=DEAD_LETTER', '/v1/dead-letters'])
+      expect((await ask('GET', path)).body.items[0].last_error).toMatchObject(seen);
+  }
 });

@@ -41,6 +41,8 @@ export interface TestServer {
   readonly server: RunningServer;
   readonly tallyman: Tallyman;
   readonly box: SecretBox;
+  /** The master secret. */
+  readonly master: Buffer;
   readonly keys: ApiKeys;
   /** Without a key. */
   readonly ask: Ask;
@@ -127,6 +129,7 @@ export async function server(
     server: running,
     tallyman,
     box,
+    master,
     host: { tallyman, config, secrets: box, catalogue: catalogueOf(apps) },
     keys,
     ask: asking(),

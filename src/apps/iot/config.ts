@@ -42,6 +42,12 @@ export const iotKeys = {
     fallback: null,
     secret: true,
   }),
+  'mqtt.allowClearTextPassword': key({
+    schema: z.boolean(),
+    env: ['MQTT_ALLOW_CLEAR_TEXT_PASSWORD'],
+    doc: 'Send the password without TLS to a broker on another machine. It is refused otherwise.',
+    fallback: false,
+  }),
   'mqtt.clientId': key({
     schema: z.string().min(1),
     env: ['MQTT_CLIENT_ID'],
@@ -141,8 +147,8 @@ export const iotKeys = {
   'mqtt.maxPacketSize': key<number | null>({
     schema: optionalWhole(128, 268_435_455),
     env: ['MQTT_MAX_PACKET_SIZE'],
-    doc: 'The broker drops larger messages silently.',
-    fallback: null,
+    doc: 'The largest message. A broker of MQTT 5 drops larger ones silently; one of 3.1.1 sends them, and is left.',
+    fallback: 16 * 1024 * 1024,
   }),
   'mqtt.maxBatch': key({
     schema: whole(1, 65_535),

@@ -12,6 +12,7 @@ export function mqttSettingsOf(config: IotConfig): MqttSettings | undefined {
     brokerPort: config['mqtt.brokerPort'],
     username: config['mqtt.username'],
     password: config['mqtt.password'],
+    allowClearTextPassword: config['mqtt.allowClearTextPassword'],
     clientId: config['mqtt.clientId'],
     environmentId: config['mqtt.environmentId'],
     instanceId: config['mqtt.instanceId'],

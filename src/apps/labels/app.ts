@@ -4,6 +4,7 @@ import { labelsComponent } from './component.ts';
 import { labelsKeys } from './config.ts';
 import { labelEventTypes } from './events.ts';
 import { addSimulateLabels } from './simulate-command.ts';
+import { sealedInStores } from './stores.ts';
 import { labelsLike, momentsOf } from './timeline.ts';
 
 export const labelsApp = defineApp({
@@ -14,6 +15,7 @@ export const labelsApp = defineApp({
   errors: { LABEL_TEMPLATE: 400, LABEL_TOO_COSTLY: 400, LABELS_BUSY: 503 },
   kinds: [{ name: 'labels.push' }, { name: 'labels.drift' }],
   events: labelEventTypes,
+  sealed: [sealedInStores],
   routes: async () => (await import('./routes/index.ts')).labelsRoutes,
   commands: (program, frame) => {
     addLabels(program, frame);

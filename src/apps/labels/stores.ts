@@ -3,6 +3,7 @@ import { TallymanError } from '../../engine/errors.ts';
 import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
 import { requireText } from '../../engine/validate.ts';
 import type { SecretBox } from '../../secrets/box.ts';
+import type { SealedColumn } from '../../secrets/reseal.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks, lockLabels } from './changes/tasks.ts';
 import { type GatewaySettings, gatewaySettings } from './gateways/index.ts';
@@ -98,6 +99,15 @@ export async function putStore(change: Change, box: SecretBox, given: StoreSetti
   }
   return store;
 }
+
+/** Where gateways' settings are kept. */
+export const sealedInStores: SealedColumn = {
+  table: 'labels.stores',
+  keys: ['id'],
+  also: ['tenant_id', 'code'],
+  column: 'gateway_sealed',
+  context: ({ tenant_id = '', code = '' }) => contextOf(tenant_id, code),
+};
 
 /** How a store's gateway is reached, password included; only for code that connects to it. */
 export function openGateway(

@@ -4,6 +4,8 @@ import { addWebhooks } from './commands.ts';
 import { webhooksComponent } from './component.ts';
 import { webhooksKeys } from './config.ts';
 import { webhookEventTypes } from './event-types.ts';
+import { redeliverDeclaration } from './redelivery-kind.ts';
+import { sealedInEndpoints } from './sealed.ts';
 
 export const webhooksApp = defineApp({
   name: 'webhooks',
@@ -11,8 +13,9 @@ export const webhooksApp = defineApp({
   component: webhooksComponent,
   config: webhooksKeys,
   errors: { BAD_URL: 400, FORBIDDEN_ADDRESS: 400 },
-  kinds: [{ name: 'webhook.deliver' }, purgeEventsDeclaration],
+  kinds: [{ name: 'webhook.deliver' }, redeliverDeclaration, purgeEventsDeclaration],
   events: webhookEventTypes,
+  sealed: sealedInEndpoints,
   routes: async (host) => (await import('./routes.ts')).webhookRoutes(host),
   commands: addWebhooks,
   metrics: async (registry) => (await import('./metrics.ts')).exposeEvents(registry),

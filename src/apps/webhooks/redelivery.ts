@@ -59,19 +59,55 @@ export async function redeliver(
 
 /** Every event of a time range that the endpoint subscribes to or was sent, oldest first. Returns how many. */
 export async function redeliverRange(store: Store, range: RedeliveryRange): Promise<number> {
-  const { endpointId, from, to = new Date(), onlyFailed = true, onProgress } = range;
+  const { endpointId, onProgress } = range;
+  await requireRange(store, range);
+  const rows = await eventsIn(store, range, { after: '0', limit: null });
+  let done = 0;
+  for (let i = 0; i < rows.length; i += batchSize) {
+    const events = rows.slice(i, i + batchSize);
+    done += (await store.transaction((tx) => deliver(tx, endpointId, events))).length;
+    onProgress?.(done, rows.length);
+  }
+  return done;
+}
+
+/** The same for at most `limit` events behind `after`, in the caller's transaction. `next`: there may be more behind it. */
+export async function redeliverPart(
+  tx: Queryable,
+  range: Omit<RedeliveryRange, 'onProgress'>,
+  { after, limit }: { readonly after: string; readonly limit: number },
+): Promise<{ readonly redelivered: number; readonly next: string | undefined }> {
+  await requireRange(tx, range);
+  const events = await eventsIn(tx, range, { after, limit });
+  const redelivered = (await deliver(tx, range.endpointId, events)).length;
+  return { redelivered, next: events.length === limit ? events.at(-1) : undefined };
+}
+
+async function requireRange(
+  on: Queryable,
+  { endpointId, from, to = new Date() }: RedeliveryRange,
+): Promise<void> {
   requireId(endpointId);
   if (Number.isNaN(from.getTime()) || Number.isNaN(to.getTime()) || from >= to)
     throw new TallymanError('BAD_OPTION', 'the range must begin before it ends');
-  await requireEnabled(store, endpointId);
-  const { rows } = await store.query<{ id: string }>(
+  await requireEnabled(on, endpointId);
+}
+
+/** Ids of the events to send again. */
+async function eventsIn(
+  on: Queryable,
+  { endpointId, from, to = new Date(), onlyFailed = true }: RedeliveryRange,
+  { after, limit }: { readonly after: string; readonly limit: number | null },
+): Promise<string[]> {
+  const { rows } = await on.query<{ id: string }>(
     // What the follower has not reached yet, or has held back, has not failed: it will make those deliveries, and both
     // would be sent.
     // Relies on events_by_time and dispatches_of_event.
     `select v.id
        from tallyman_webhooks.endpoints e
        join tallyman_events.events v on v.tenant_id = e.tenant_id and v.created_at >= $2 and v.created_at < $3
-      where e.id = $1 and not tallyman_webhooks.is_kept_from(e.id, v.event_type, v.aggregate_id, v.payload)
+      where e.id = $1 and v.id > $5
+        and not tallyman_webhooks.is_kept_from(e.id, v.event_type, v.aggregate_id, v.payload)
         and (not $4 or v.id <= greatest(tallyman_events.passed('webhooks'), e.since)
              and not exists (select 1 from tallyman_webhooks.held_back h
                               where h.event_id = v.id and h.endpoint_id = e.id))
@@ -83,16 +119,10 @@ export async function redeliverRange(store: Store, range: RedeliveryRange): Prom
               select 1 from tallyman_webhooks.dispatches d
                where d.event_id = v.id and d.endpoint_id = e.id
                  and (d.succeeded_at is not null or tallyman.job_exists(d.job_id))))
-      order by v.id`,
-    [endpointId, from, to, onlyFailed],
+      order by v.id limit $6`,
+    [endpointId, from, to, onlyFailed, after, limit],
   );
-  let done = 0;
-  for (let i = 0; i < rows.length; i += batchSize) {
-    const events = rows.slice(i, i + batchSize).map(({ id }) => id);
-    done += (await store.transaction((tx) => deliver(tx, endpointId, events))).length;
-    onProgress?.(done, rows.length);
-  }
-  return done;
+  return rows.map(({ id }) => id);
 }
 
 /** In the order given. */

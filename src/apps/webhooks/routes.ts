@@ -8,6 +8,8 @@ import { type AnyRoute, idParams, page, pageOf, route, text, timestamp } from '.
 import { webhooksKeys } from './config.ts';
 import { addressPolicy } from './configured.ts';
 import { deliveryRoutes } from './delivery-routes.ts';
+import { redeliverPart } from './redelivery.ts';
+import { mostAtOnce, redeliverKind } from './redelivery-kind.ts';
 import {
   attemptJson,
   attemptShape,
@@ -52,7 +54,7 @@ const toSettings = (body: Settings) =>
     ed25519: body.ed25519,
   });
 
-export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute[] {
+export function webhookRoutes({ config, secrets, tallyman }: RouteHost): readonly AnyRoute[] {
   const policy = addressPolicy(settingsOf(webhooksKeys, config));
   const webhooksOf = (scope: TenantScope): Webhooks => new Webhooks(scope, { box: secrets, policy });
   return [
@@ -211,14 +213,19 @@ export function webhookRoutes({ config, secrets }: RouteHost): readonly AnyRoute
         only_failed: z.boolean().optional(),
       }),
       status: 202,
-      response: z.object({ redelivered: z.number() }),
-      handle: async ({ scope, params, body }) => ({
-        redelivered: await webhooksOf(scope).redeliverRange({
-          endpointId: params.id,
-          from: body.from,
-          ...given({ to: body.to, onlyFailed: body.only_failed }),
-        }),
+      response: z.object({
+        redelivered: z.number(),
+        job_id: z.string().nullable().describe('Sends the rest of a range with more than 1,000 events'),
       }),
+      handle: async ({ scope, params, body }) => {
+        const { from, to = new Date(), only_failed: onlyFailed = true } = body;
+        const range = { endpointId: params.id, from, to, onlyFailed };
+        const { redelivered, next } = await redeliverPart(scope, range, { after: '0', limit: mostAtOnce });
+        if (next === undefined) return { redelivered, job_id: null };
+        const rest = { ...range, from: from.toISOString(), to: to.toISOString(), after: next };
+        const { id } = await tallyman.enqueue(redeliverKind, rest, { tx: scope, tenantId: scope.tenantId });
+        return { redelivered, job_id: id };
+      },
     }),
     ...deliveryRoutes(webhooksOf),
   ];

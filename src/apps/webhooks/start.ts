@@ -5,6 +5,7 @@ import { addressPolicy, deliveriesPerEndpoint } from './configured.ts';
 import { webhookKinds } from './delivery/kinds.ts';
 import { webhookFollower } from './follower.ts';
 import type { EventObserver } from './metrics.ts';
+import { redeliverKind } from './redelivery-kind.ts';
 import { EventWatch } from './watch.ts';
 
 export async function startWebhooks(
@@ -20,7 +21,7 @@ export async function startWebhooks(
     perEndpoint: deliveriesPerEndpoint(config),
   });
   await host.schedule(purgeEventsSchedule);
-  await host.run({ kinds: [...kinds, purgeEventsKind(host.tallyman.database)], concurrency });
+  await host.run({ kinds: [...kinds, redeliverKind, purgeEventsKind(host.tallyman.database)], concurrency });
   const follower = webhookFollower(host.tallyman.database);
   host.onStop(() => follower.stop());
   follower.start();

@@ -9,7 +9,7 @@ import type { Transactor } from '../locks/exclusive.ts';
 import { prepareTenants as makeTenantRole } from '../sql/prepare-tenants.ts';
 import type { Hint } from '../wakeups/wakeup.ts';
 import { type Waker, wakeAfterCommit } from './after-commit.ts';
-import type { Database, Queryable } from './database.ts';
+import type { Database, Queryable, TransactionOptions } from './database.ts';
 
 /** Puts the rest of a transaction under one tenant. Text without parameters, so that it can travel with `begin`. */
 export const enterTenant = (tenantId: string): string =>
@@ -72,8 +72,10 @@ export function asTenant<T>(
   database: Database,
   tenantId: string,
   work: (scope: TenantScope) => Promise<T>,
+  limits: Pick<TransactionOptions, 'statementMs' | 'idleMs'> = {},
 ): Promise<T> {
   return database.transaction((tx) => work(new TenantScope(tenantId, tx, database)), {
+    ...limits,
     opening: enterTenant(tenantId),
   });
 }

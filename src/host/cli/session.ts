@@ -32,8 +32,11 @@ export interface CommandFrame {
 export const commandLogger = () =>
   createLogger({ level: process.env.TALLYMAN_DEBUG === '1' ? 'debug' : 'warn' });
 
+/** Hears of every command that had a session, before the session ends; `error` if it failed. Does not throw. */
+export type CommandEnded = (session: Session, error?: unknown) => Promise<void>;
+
 /** The session for commands of `app`; without one, for commands that belong to no app. */
-export function commandFrame(apps: readonly App[], app?: App): CommandFrame {
+export function commandFrame(apps: readonly App[], app?: App, onEnded?: CommandEnded): CommandFrame {
   const components = componentsOf(apps);
   return {
     apps,
@@ -52,7 +55,13 @@ export function commandFrame(apps: readonly App[], app?: App): CommandFrame {
       try {
         const { database } = runtime.tallyman;
         const { rows } = await database.query<{ now: Date }>('select clock_timestamp() as now');
-        return await work({ tallyman: runtime.tallyman, config, now: rows[0]?.now ?? new Date() });
+        const session = { tallyman: runtime.tallyman, config, now: rows[0]?.now ?? new Date() };
+        const result = await work(session).catch(async (error) => {
+          await onEnded?.(session, error);
+          throw error;
+        });
+        await onEnded?.(session);
+        return result;
       } finally {
         await runtime.close();
       }

@@ -11,14 +11,15 @@ import { SecretBox } from '../../secrets/box.ts';
  */
 export async function loadSecretBox(config: Config): Promise<SecretBox> {
   const given = config['secrets.key'];
-  if (given !== null) return new SecretBox(decode(given));
+  const others = (config['secrets.otherKeys'] ?? '').split(',').filter((text) => text.trim() !== '');
+  if (given !== null) return new SecretBox(decode(given), others.map(decode));
   if (config['database.url'] !== null)
     throw new TallymanError(
       'BAD_CONFIG',
       'secrets.key (TALLYMAN_SECRET_KEY) is not set. API keys and webhook secrets are kept under it, and every process on ' +
         'this database needs the same one. Make one with: openssl rand -base64 32',
     );
-  return new SecretBox(decode(await readOrMake(config['secrets.file'])));
+  return new SecretBox(decode(await readOrMake(config['secrets.file'])), others.map(decode));
 }
 
 function decode(text: string): Buffer {

@@ -13,15 +13,19 @@ export interface AuditEvent {
   readonly code: string | null;
   readonly correlationId: string | null;
   readonly address: string | null;
+  /** How often, where the same was refused again and again. Default 1. */
+  readonly times?: number;
 }
 
-export type AuditRow = AuditEvent & { readonly id: string; readonly at: Date };
+export type AuditRow = Required<AuditEvent> & { readonly id: string; readonly at: Date };
 
 const insert = `
   insert into tallyman_server.audit_events
-    (tenant_id, actor, action, resource, outcome, status, code, correlation_id, address)
-  select * from json_to_recordset($1) as e ("tenantId" text, actor text, action text, resource text, outcome text,
-    status integer, code text, "correlationId" text, address text)`;
+    (tenant_id, actor, action, resource, outcome, status, code, correlation_id, address, times)
+  select e."tenantId", e.actor, e.action, e.resource, e.outcome, e.status, e.code, e."correlationId", e.address,
+         coalesce(e.times, 1)
+    from json_to_recordset($1) as e ("tenantId" text, actor text, action text, resource text, outcome text,
+      status integer, code text, "correlationId" text, address text, times integer)`;
 
 /** A write is audited in its own transaction: both are committed, or neither is. */
 export async function auditWithin(tx: Queryable, event: AuditEvent): Promise<void> {
@@ -36,7 +40,7 @@ export async function listAudit(
   const { limit, fetchLimit, cursor } = pageRequest(page);
   const { rows } = await database.query<AuditRow>(
     `select id, tenant_id as "tenantId", at, actor, action, resource, outcome, status, code,
-            correlation_id as "correlationId", address
+            correlation_id as "correlationId", address, times
        from tallyman_server.audit_events
       where ($1::bigint is null or id < $1::bigint) and ($2::text is null or actor = $2)
         and ($3::text is null or action = $3) and ($4::text is null or outcome = $4)
@@ -48,11 +52,16 @@ export async function listAudit(
 
 /** The most entries in memory: a flood of refused requests must not fill it. */
 const mostPending = 10_000;
+/** What is refused to the same caller for the same reason is written once, and then counted for this long. */
+const countMs = 60_000;
 
 /** Records refused and failed requests, many per commit, without delaying the answers. */
 export class AuditTrail {
   readonly #database: Database;
   readonly #batcher: Batcher<AuditEvent, undefined>;
+  /** Refusals like one that was written, by what they have in common. */
+  readonly #counted = new Map<string, { event: AuditEvent; times: number }>();
+  #counting: NodeJS.Timeout | undefined;
   #pending = 0;
   #left = 0;
 
@@ -69,6 +78,32 @@ export class AuditTrail {
   }
 
   note(event: AuditEvent): void {
+    if (event.outcome !== 'refused' || !this.#isCounted(event)) this.#write(event);
+  }
+
+  /** True: one like it was written, and this one is counted with others. */
+  #isCounted(event: AuditEvent): boolean {
+    const { tenantId, address, actor, action, code } = event;
+    const like = JSON.stringify([tenantId, address, actor, action, code]);
+    const counted = this.#counted.get(like);
+    if (counted) {
+      counted.event = event;
+      counted.times += 1;
+      return true;
+    }
+    if (this.#counted.size < mostPending) this.#counted.set(like, { event, times: 0 });
+    this.#counting ??= setTimeout(() => this.#writeCounted(), countMs).unref();
+    return false;
+  }
+
+  #writeCounted(): void {
+    clearTimeout(this.#counting);
+    this.#counting = undefined;
+    for (const { event, times } of this.#counted.values()) if (times > 0) this.#write({ ...event, times });
+    this.#counted.clear();
+  }
+
+  #write(event: AuditEvent): void {
     if (this.#pending >= mostPending) {
       this.#left += 1;
       return;
@@ -93,6 +128,7 @@ export class AuditTrail {
 
   /** Resolves when all entries so far are written. */
   async flushed(): Promise<void> {
+    this.#writeCounted();
     while (this.#pending > 0) await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

@@ -46,12 +46,15 @@ const shape = /^tlm_([a-z0-9]{12})_([A-Za-z0-9_-]{43})$/;
 /** API keys. The table reveals no key, and without the pepper nobody can even test a guess against it. */
 export class ApiKeys {
   readonly #database: Queryable;
-  readonly #pepper: Buffer;
+  /** By the id of the master secret, the current one first. */
+  readonly #peppers: ReadonlyMap<string, Buffer>;
+  readonly #keyId: string;
   readonly #lookups: Batcher<string, StoredKey | undefined>;
 
   constructor(database: Queryable, box: SecretBox) {
     this.#database = database;
-    this.#pepper = box.derive('api-keys');
+    this.#peppers = new Map(box.keyIds.map((id) => [id, box.derive('api-keys', id)]));
+    this.#keyId = box.keyId;
     this.#lookups = new Batcher({ send: (ids) => this.#valid(ids), maxBatch: 500, maxInFlight: 2 });
   }
 
@@ -69,15 +72,16 @@ export class ApiKeys {
     const key = `tlm_${id}_${randomBytes(32).toString('base64url')}`;
     const { rows } = await this.#database
       .query<ApiKey>(
-        `insert into tallyman_server.api_keys (id, tenant_id, name, role, access, hash, expires_at)
-         values ($1, $2, $3, $4, $5, $6, $7) returning ${columns}`,
+        `insert into tallyman_server.api_keys (id, tenant_id, name, role, access, hash, hash_key, expires_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8) returning ${columns}`,
         [
           id,
           given.tenantId,
           given.name,
           given.role,
           given.access ?? null,
-          this.#hash(key),
+          this.#hash(key, this.#keyId),
+          this.#keyId,
           given.expiresAt ?? null,
         ],
       )
@@ -99,7 +103,28 @@ export class ApiKeys {
     const id = shape.exec(key)?.[1];
     if (id === undefined) return undefined;
     const { hash, ...apiKey } = (await this.#lookups.add(id)) ?? noKey;
-    return timingSafeEqual(hash, this.#hash(key)) ? (apiKey as ApiKey) : undefined;
+    const under = [...this.#peppers.keys()].filter((keyId) => timingSafeEqual(hash, this.#hash(key, keyId)));
+    if (under.length === 0) return undefined;
+    if (!under.includes(this.#keyId)) await this.#rehash(id, hash, key);
+    return apiKey as ApiKey;
+  }
+
+  /** Only with the key itself can its hash be made anew: so at its first use under a new master secret. */
+  async #rehash(id: string, before: Buffer, key: string): Promise<void> {
+    await this.#database.query(
+      'update tallyman_server.api_keys set hash = $3, hash_key = $4 where id = $1 and hash = $2',
+      [id, before, this.#hash(key, this.#keyId), this.#keyId],
+    );
+  }
+
+  /** Keys that still depend on another master secret, because nobody has used them since it was changed. */
+  async underOthers(): Promise<number> {
+    const { rows } = await this.#database.query<{ n: number }>(
+      `select count(*)::integer as n from tallyman_server.api_keys
+        where hash_key is distinct from $1 and revoked_at is null and (expires_at is null or expires_at > now())`,
+      [this.#keyId],
+    );
+    return rows[0]?.n ?? 0;
   }
 
   /** Those of these keys that may still be used. */
@@ -164,8 +189,10 @@ export class ApiKeys {
     );
   }
 
-  #hash(key: string): Buffer {
-    return createHmac('sha256', this.#pepper).update(key).digest();
+  #hash(key: string, keyId: string): Buffer {
+    return createHmac('sha256', this.#peppers.get(keyId) ?? '')
+      .update(key)
+      .digest();
   }
 }
 

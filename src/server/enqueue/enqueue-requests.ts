@@ -8,6 +8,7 @@ import type { AuditEvent } from '../access/audit.ts';
 import { type Answer, conflict, openAnswer } from '../http/idempotency.ts';
 import { prepareJobs } from './prepare.ts';
 import { SharedCommits } from './shared-commits.ts';
+import { TenantLimits } from './tenant-limits.ts';
 
 export interface IncomingRequest {
   readonly jobs: readonly JobRequest[];
@@ -29,11 +30,16 @@ export class EnqueueRequests {
   readonly #host: ServerDependencies;
   readonly #kinds: RegisteredKinds;
   readonly #commits: SharedCommits;
+  readonly #limits: TenantLimits;
 
   constructor(host: ServerDependencies) {
     const { tallyman } = host;
     this.#host = host;
     this.#kinds = new RegisteredKinds(tallyman.database);
+    this.#limits = new TenantLimits(tallyman.database, {
+      mostJobs: host.config['server.tenantJobs'],
+      mostQueues: host.config['server.maxQueues'],
+    });
     this.#commits = new SharedCommits(tallyman.database, (hints) => tallyman.hint(hints));
   }
 
@@ -50,6 +56,7 @@ export class EnqueueRequests {
         known: this.#host.kinds,
         registered: this.#kinds,
       });
+      await this.#limits.admit(tenantId, prepared.jobs);
       const settled = await this.#commits.add({
         ...prepared,
         emitted,

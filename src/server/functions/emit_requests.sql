@@ -47,8 +47,9 @@ begin
            json_build_object('ids', array[r.event_id], 'existing', array[r.was_there])::text
       from request r where r.key is not null order by r.key
   ), audited as (
-    insert into tallyman_server.audit_events (tenant_id, actor, action, outcome, status, correlation_id, address)
-    select p_tenant, r.actor, r.action, 'done', r.status, r.correlation_id, r.address from request r order by r.n
+    insert into tallyman_server.audit_events
+      (tenant_id, actor, action, resource, outcome, status, correlation_id, address)
+    select p_tenant, r.actor, r.action, r.event_id, 'done', r.status, r.correlation_id, r.address from request r order by r.n
   )
   select 'done', array[r.event_id], array[r.was_there], null::bytea, null::integer, null::text from request r order by r.n;
 end $$;

@@ -66,8 +66,10 @@ begin
            json_build_object('ids', r.ids::text[], 'existing', r.existing)::text
       from request r where r.key is not null and not r.is_busy order by r.key
   ), audited as (
-    insert into tallyman_server.audit_events (tenant_id, actor, action, outcome, status, correlation_id, address)
-    select p_tenant, r.actor, r.action, 'done', r.status, r.correlation_id, r.address
+    insert into tallyman_server.audit_events
+      (tenant_id, actor, action, resource, outcome, status, correlation_id, address)
+    select p_tenant, r.actor, r.action, case when r.first = r.last then r.ids[1]::text end, 'done', r.status,
+           r.correlation_id, r.address
       from request r where not r.is_busy order by r.n
   )
   select case when r.is_busy then 'busy' else 'done' end, r.ids, r.existing, null::bytea, null::integer, null::text

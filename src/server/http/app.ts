@@ -7,8 +7,10 @@ import { isKeepable } from '../../engine/validate.ts';
 import type { App } from '../../host/app.ts';
 import type { ServerDependencies } from '../../host/services.ts';
 import type { AuditTrail } from '../access/audit.ts';
+import { Turns } from '../access/turns.ts';
 import { EnqueueRequests } from '../enqueue/enqueue-requests.ts';
 import { routesOf } from '../routes/index.ts';
+import { type Certificate, minVersion } from '../tls.ts';
 import { acceptCsv, acceptJson } from './body.ts';
 import { allowOrigins } from './cors.ts';
 import { coreStatuses, refusalOf, type Statuses } from './errors.ts';
@@ -25,6 +27,8 @@ export interface AppOptions {
   readonly trail: AuditTrail;
   readonly maxBodyBytes: number;
   readonly version: string;
+  /** Without it the server speaks http. */
+  readonly certificate?: Certificate | undefined;
   /** Routes that belong to no tenant: health, metrics, the live stream. Added before the rest. */
   readonly extend?: (app: FastifyInstance) => void;
 }
@@ -42,7 +46,8 @@ const securityHeaders = {
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { host, apps, gate, trail } = options;
   const statuses: Statuses = Object.assign({}, coreStatuses, ...apps.map(({ errors }) => errors));
-  const app = Fastify({
+  const app: FastifyInstance = Fastify({
+    ...(options.certificate && { https: { ...options.certificate, minVersion, handshakeTimeout: 10_000 } }),
     bodyLimit: options.maxBodyBytes,
     requestTimeout: 30_000,
     keepAliveTimeout: 65_000,
@@ -97,7 +102,14 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const enqueuing = new EnqueueRequests(host);
   app.addHook('onClose', () => enqueuing.close());
   const uploads = new UploadMemory(host.config['server.uploadMemoryBytes']);
-  for (const route of await routesOf(apps, host)) register(app, route, { host, gate, enqueuing, uploads });
+  const turns = new Turns({
+    // Two connections stay for what is not a request: workers, keys, health.
+    total: Math.max(1, host.config['database.poolSize'] - 2),
+    perTenant: host.config['server.tenantConcurrency'],
+    waiting: host.config['server.tenantWaiting'],
+  });
+  for (const route of await routesOf(apps, host))
+    register(app, route, { host, gate, enqueuing, uploads, turns });
   return app;
 }
 

@@ -24,6 +24,10 @@ export const coreStatuses: Statuses = {
   PAYLOAD_TOO_LARGE: 413,
   UNKNOWN_KIND: 422,
   RATE_LIMITED: 429,
+  TENANT_BUSY: 429,
+  BACKLOG_FULL: 429,
+  TOO_MANY_QUEUES: 429,
+  TOO_MANY_STREAMS: 429,
   BAD_OPTION: 400,
   BAD_SCHEDULE: 400,
   VALIDATION_ERROR: 400,
@@ -80,6 +84,14 @@ export function refusalOf(error: unknown, statuses: Statuses): Refusal {
       status: statusCode,
       code: fastifyCodes[code] ?? 'BAD_REQUEST',
       message: (error as Error).message,
+    };
+  // statement_timeout: see `server.statementTimeoutMs`.
+  if (code === '57014')
+    return {
+      status: 503,
+      code: 'TOO_SLOW',
+      message:
+        'the database took too long for this request, and it was undone; ask for less at once, or later',
     };
   if (isConnectionError(error))
     return {

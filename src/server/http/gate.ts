@@ -28,7 +28,7 @@ export interface GateOptions {
  */
 export class Gate {
   readonly #keys: ApiKeys;
-  readonly #perKey: RateLimit;
+  readonly perKey: RateLimit;
   readonly #perStranger: RateLimit;
   readonly #used = new Set<string>();
   /** Never true again. */
@@ -37,7 +37,7 @@ export class Gate {
   constructor(keys: ApiKeys, { ratePerSecond, burst, isLoopback }: GateOptions) {
     this.#keys = keys;
     this.#mayBeOpen = isLoopback;
-    this.#perKey = new RateLimit(ratePerSecond, burst);
+    this.perKey = new RateLimit(ratePerSecond, burst);
     this.#perStranger = new RateLimit(ratePerSecond, burst);
   }
 
@@ -58,7 +58,7 @@ export class Gate {
       if (waitS > 0) throw new RateLimitedError(waitS);
       throw new TallymanError('UNAUTHENTICATED', 'this API key is not known, has expired or was revoked');
     }
-    const keyWaitS = this.#perKey.take(apiKey.id);
+    const keyWaitS = this.perKey.take(apiKey.id);
     if (keyWaitS > 0) throw new RateLimitedError(keyWaitS);
     this.#used.add(apiKey.id);
     const { tenantId, role, access } = apiKey;

@@ -3,6 +3,7 @@ import type { Queryable } from '../../engine/database/database.ts';
 import type { TenantScope } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import type { SecretBox } from '../../secrets/box.ts';
+import type { SealedColumn } from '../../secrets/reseal.ts';
 
 export interface Answer {
   readonly status: number;
@@ -102,3 +103,11 @@ export async function forgetAnswers(database: Queryable): Promise<void> {
     if ((rowCount ?? 0) < 1000) return;
   }
 }
+
+/** Where answers are kept that may hold a secret. Those of shared commits are plain text. */
+export const sealedAnswers: SealedColumn = {
+  table: 'tallyman_server.idempotency_keys',
+  keys: ['tenant_id', 'key'],
+  column: 'body',
+  context: ({ tenant_id = '', key = '' }) => contextOf({ tenantId: tenant_id, key }),
+};

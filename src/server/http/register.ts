@@ -10,6 +10,7 @@ import { type AnyRoute, type Caller, calledWith, type Enqueues, Reply } from '..
 import { type ServerDependencies, Services } from '../../host/services.ts';
 import { type AuditEvent, type AuditTrail, auditWithin } from '../access/audit.ts';
 import { asHome } from '../access/scope.ts';
+import type { Turns } from '../access/turns.ts';
 import type { EnqueueRequests } from '../enqueue/enqueue-requests.ts';
 import { refusalOf, type Statuses } from './errors.ts';
 import { type Gate, RateLimitedError } from './gate.ts';
@@ -45,6 +46,7 @@ export interface RouteFrame {
   readonly gate: Gate;
   readonly enqueuing: EnqueueRequests;
   readonly uploads: UploadMemory;
+  readonly turns: Turns;
 }
 
 /** Registers a route with authentication, and runs it in its tenant's transaction. */
@@ -58,7 +60,8 @@ export function register(app: FastifyInstance, route: AnyRoute, frame: RouteFram
   });
 }
 
-function addRoute(app: FastifyInstance, route: AnyRoute, { host, gate, enqueuing }: RouteFrame): void {
+function addRoute(app: FastifyInstance, route: AnyRoute, frame: RouteFrame): void {
+  const { host, gate, enqueuing } = frame;
   const writes = isWrite(route);
   const status = route.status ?? 200;
   app.route({
@@ -97,7 +100,7 @@ function addRoute(app: FastifyInstance, route: AnyRoute, { host, gate, enqueuing
     handler: async (request, reply) => {
       const answer = await (route.enqueues
         ? enqueue(route.enqueues, status, enqueuing, request)
-        : answerOf(route, route.handle, status, host, request));
+        : answerOf(route, route.handle, status, frame, request));
       if (answer.replayed) reply.header('idempotency-replayed', 'true');
       if (answer.body instanceof Reply) return sendReply(reply, answer.body, answer.status);
       if (typeof route.produces === 'string') reply.type(route.produces);
@@ -183,12 +186,12 @@ function enqueue(
   });
 }
 
-/** In a transaction of its own. */
+/** In a transaction of its own, when it is the tenant's turn. */
 async function answerOf(
   route: AnyRoute,
   handle: Handle,
   status: number,
-  host: ServerDependencies,
+  { host, turns }: RouteFrame,
   request: FastifyRequest,
 ): Promise<RouteAnswer> {
   const caller = request.caller as Caller;
@@ -206,22 +209,40 @@ async function answerOf(
         bytes: Buffer.isBuffer(request.body) ? request.body : new Uint8Array(),
         headers: Object.fromEntries(calledWith.map((name) => [name, request.headers[name]])),
       });
-      if (isWrite(route)) await auditWithin(scope, eventOf(request, { outcome: 'done', status }));
+      if (isWrite(route))
+        await auditWithin(scope, eventOf(request, { outcome: 'done', status, made: idOf(body) }));
       return { status, body };
     };
     const key = request.headers['idempotency-key'];
     if (!isWrite(route) || typeof key !== 'string') return { ...(await work()), replayed: false };
     const { method, url, body } = request;
-    return once(scope, { key, method, url, body }, host.secrets, work);
+    const kept = await once(scope, { key, method, url, body }, host.secrets, work);
+    // It may show a secret once more, such as a new key.
+    if (kept.replayed)
+      await auditWithin(
+        scope,
+        eventOf(request, { outcome: 'done', status: kept.status, code: 'REPLAYED', made: idOf(kept.body) }),
+      );
+    return kept;
   };
+  const longestMs = host.config['server.statementTimeoutMs'];
+  const limits = { statementMs: longestMs, idleMs: longestMs };
   return withWorkOutside(() =>
-    route.home ? asHome(database, answer) : asTenant(database, caller.tenantId, answer),
+    turns.run(caller.tenantId, () =>
+      route.home ? asHome(database, answer, limits) : asTenant(database, caller.tenantId, answer, limits),
+    ),
   );
+}
+
+/** Of what a write has made, as its answer tells. */
+function idOf(body: unknown): string | undefined {
+  const { id } = (body ?? {}) as { readonly id?: unknown };
+  return typeof id === 'string' || typeof id === 'number' ? String(id) : undefined;
 }
 
 function eventOf(
   request: FastifyRequest,
-  what: { outcome: AuditEvent['outcome']; status: number; code?: string },
+  what: { outcome: AuditEvent['outcome']; status: number; code?: string; made?: string | undefined },
 ): AuditEvent {
   const [resource] = Object.values((request.params ?? {}) as Readonly<Record<string, string>>);
   return {
@@ -229,7 +250,7 @@ function eventOf(
     actor: request.caller?.actor ?? 'anonymous',
     action:
       request.routeOptions.config.action ?? `${request.method} ${request.url.split('?')[0]}`.slice(0, 200),
-    resource: resource?.slice(0, 512) ?? null,
+    resource: (resource ?? what.made)?.slice(0, 512) ?? null,
     outcome: what.outcome,
     status: what.status,
     code: what.code ?? null,
@@ -276,6 +297,7 @@ export function answerErrors(
         }),
       );
     if (error instanceof RateLimitedError) reply.header('retry-after', String(error.retryAfterS));
+    else if (refusal.status === 429) reply.header('retry-after', '1');
     if (refusal.status === 401) reply.header('www-authenticate', 'Bearer');
     sendError(request, reply, refusal);
   });

@@ -32,6 +32,7 @@ const auditShape = z.object({
   code: z.string().nullable(),
   correlation_id: z.string().nullable(),
   address: z.string().nullable(),
+  times: z.number(),
 });
 
 const auditJson = ({ tenantId: _, correlationId, ...event }: AuditRow) => ({

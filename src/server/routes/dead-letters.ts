@@ -5,7 +5,7 @@ import { given } from '../../given.ts';
 import { operators, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text } from '../../host/route.ts';
 import { jobError } from './jobs.ts';
-import { deadLetterJson, pageJson } from './json.ts';
+import { deadLetterJson, pageJson, seenBy } from './json.ts';
 
 const letterShape = z.object({
   id,
@@ -53,9 +53,9 @@ export const deadLetterRoutes = [
     roles: readers,
     query: z.strictObject({ ...page, ...filterShape }),
     response: pageOf(letterShape),
-    handle: async ({ services, query: { limit, cursor, ...filter } }) => {
+    handle: async ({ services, caller, query: { limit, cursor, ...filter } }) => {
       const found = await services.deadLetters.list(toFilter(filter), given({ limit, cursor }));
-      return pageJson(found, deadLetterJson);
+      return pageJson(found, seenBy(caller, deadLetterJson));
     },
   }),
   route({
@@ -66,10 +66,10 @@ export const deadLetterRoutes = [
     roles: readers,
     params: idParams,
     response: letterShape,
-    handle: async ({ services, params }) => {
+    handle: async ({ services, params, caller }) => {
       const letter = await services.deadLetters.get(params.id);
       if (!letter) throw new TallymanError('NOT_FOUND', `there is no dead letter ${params.id}`);
-      return deadLetterJson(letter);
+      return seenBy(caller, deadLetterJson)(letter);
     },
   }),
   route({

@@ -4,7 +4,7 @@ import { jobStatuses } from '../../engine/jobs/jobs.ts';
 import { given } from '../../given.ts';
 import { anyone, operators, producers, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
-import { jobJson, pageJson } from './json.ts';
+import { jobJson, pageJson, seenBy } from './json.ts';
 
 export const jobError = z
   .object({
@@ -112,10 +112,10 @@ export const jobRoutes = [
       correlation_id: text(256).optional(),
     }),
     response: pageOf(jobShape),
-    handle: async ({ services, query }) => {
+    handle: async ({ services, query, caller }) => {
       const { limit, cursor, correlation_id: correlationId, ...filter } = query;
       const found = await services.jobs.list(given({ ...filter, correlationId }), given({ limit, cursor }));
-      return pageJson(found, jobJson);
+      return pageJson(found, seenBy(caller, jobJson));
     },
   }),
   route({
@@ -135,10 +135,10 @@ export const jobRoutes = [
     roles: anyone,
     params: idParams,
     response: jobShape,
-    handle: async ({ services, params }) => {
+    handle: async ({ services, params, caller }) => {
       const job = await services.jobs.get(params.id);
       if (!job) throw new TallymanError('NOT_FOUND', `there is no job ${params.id}`);
-      return jobJson(job);
+      return seenBy(caller, jobJson)(job);
     },
   }),
   route({

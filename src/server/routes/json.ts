@@ -3,12 +3,14 @@
  * for one reads the other.
  */
 import type { DeadLetter } from '../../engine/deadletters/dead-letters.ts';
-import type { Job } from '../../engine/jobs/jobs.ts';
+import type { Job, JobError } from '../../engine/jobs/jobs.ts';
 import type { Queue } from '../../engine/jobs/queues.ts';
 import type { Lane } from '../../engine/lanes/lanes.ts';
 import type { Page } from '../../engine/paging.ts';
 import type { Schedule } from '../../engine/schedules/schedules.ts';
 import { type EventType, payloadSchema } from '../../events/catalogue.ts';
+import { homeTenant } from '../../host/roles.ts';
+import type { Caller } from '../../host/route.ts';
 import type { ApiKey } from '../access/keys.ts';
 import type { Tenant } from '../access/tenants.ts';
 
@@ -16,6 +18,27 @@ export const pageJson = <T, J>({ items, nextCursor }: Page<T>, json: (item: T) =
   items: items.map(json),
   next_cursor: nextCursor,
 });
+
+/**
+ * As the caller may see it: the code that failed and the machine that it ran on are the operator's. `json` is how the operator
+ * sees it.
+ */
+export const seenBy =
+  <T, J extends Partial<Insides>>({ tenantId }: Pick<Caller, 'tenantId'>, json: (item: T) => J) =>
+  (item: T): J => {
+    const seen = json(item);
+    if (tenantId === homeTenant) return seen;
+    return {
+      ...seen,
+      ...(seen.last_error && { last_error: { ...seen.last_error, stack: null, worker: null } }),
+      ...(seen.worker && { worker: null }),
+    };
+  };
+
+interface Insides {
+  readonly last_error: JobError | null;
+  readonly worker: string | null;
+}
 
 export const jobJson = (job: Job) => ({
   id: job.id,

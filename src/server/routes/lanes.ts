@@ -5,7 +5,7 @@ import { given } from '../../given.ts';
 import { operators, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text } from '../../host/route.ts';
 import type { Services } from '../../host/services.ts';
-import { laneJson, pageJson } from './json.ts';
+import { laneJson, pageJson, seenBy } from './json.ts';
 
 const laneStates = ['held', 'ready', 'waiting', 'blocked', 'resting'] as const;
 
@@ -43,9 +43,9 @@ export const laneRoutes = [
       state: z.enum(laneStates).optional(),
     }),
     response: pageOf(laneShape),
-    handle: async ({ services, query: { limit, cursor, ...filter } }) => {
+    handle: async ({ services, caller, query: { limit, cursor, ...filter } }) => {
       const found = await services.lanes.list(given(filter), given({ limit, cursor }));
-      return pageJson(found, laneJson);
+      return pageJson(found, seenBy(caller, laneJson));
     },
   }),
   route({
@@ -56,7 +56,8 @@ export const laneRoutes = [
     roles: readers,
     params: idParams,
     response: laneShape,
-    handle: async ({ services, params }) => laneJson(await laneOf(services, params.id)),
+    handle: async ({ services, params, caller }) =>
+      seenBy(caller, laneJson)(await laneOf(services, params.id)),
   }),
   route({
     method: 'POST',

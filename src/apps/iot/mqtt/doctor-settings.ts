@@ -37,12 +37,12 @@ export function judgeSettings(settings: MqttSettings, judge: Judge): void {
     );
   if (settings.qos === 0)
     judge('fail', 'mqtt-qos', 'QoS 0 is asked for: the broker keeps nothing for us', 'Set qos to 1 or 2.');
-  if (settings.maxPacketSize !== null)
+  if (settings.maxPacketSize !== null && settings.maxPacketSize < 1024 * 1024)
     judge(
       'warn',
       'mqtt-packet-size',
       `maxPacketSize is ${settings.maxPacketSize}: the broker drops what is larger, and tells nobody`,
-      'Leave it out, and limit the size where messages enter the broker.',
+      'Set it to 1 MiB or more, and limit the size where messages enter the broker.',
     );
   if (!settings.tls && !/^(localhost|127\.|::1$)/.test(settings.brokerHost))
     judge('warn', 'mqtt-tls', 'the connection is not encrypted', 'Use the TLS port (8883) of the broker.');

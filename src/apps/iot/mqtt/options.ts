@@ -7,6 +7,7 @@ import { hostname } from 'node:os';
 import { z } from 'zod';
 import { TallymanError } from '../../../engine/errors.ts';
 import { productionSign } from '../../../host/process/production.ts';
+import { isLoopbackHost } from '../../../network/loopback.ts';
 import { flawOf } from './topics.ts';
 
 const whole = (min: number, max: number) => z.int().min(min).max(max);
@@ -25,6 +26,8 @@ export const mqttOptions = z.strictObject({
   brokerPort: whole(1, 65_535).default(8883),
   username: name.nullable().default(null),
   password: z.string().nullable().default(null),
+  /** The password may cross a network without TLS. */
+  allowClearTextPassword: z.boolean().default(false),
   clientId: word.default('mqtt-processor'),
   environmentId: word.nullable().default(null),
   instanceId: word.nullable().default(null),
@@ -45,8 +48,10 @@ export const mqttOptions = z.strictObject({
   receiveMaximum: whole(1, 65_535).default(1000),
   /** Reading pauses while this many bytes wait for their commit, whatever the receive maximum says. */
   maxInFlightBytes: whole(1024, Number.MAX_SAFE_INTEGER).default(64 * 1024 * 1024),
-  /** Null: no limit from us. A broker drops larger messages silently. */
-  maxPacketSize: whole(128, 268_435_455).nullable().default(null),
+  /** Null: no limit from us. A broker of MQTT 5 drops larger messages silently; one of 3.1.1 sends them, and is left. */
+  maxPacketSize: whole(128, 268_435_455)
+    .nullable()
+    .default(16 * 1024 * 1024),
   /** Messages that share one commit, at most. */
   maxBatch: whole(1, 65_535).default(500),
   /** Bytes that share one commit, at most; a longer message goes alone. */
@@ -105,6 +110,10 @@ export function mqttSettings(
   if (!tls && (given.tlsCa ?? given.tlsCertificate) !== null)
     throw bad(
       `MQTT options: certificates are given, but TLS is off on port ${given.brokerPort}: set tls to true`,
+    );
+  if (!tls && given.password !== null && !given.allowClearTextPassword && !isLoopbackHost(given.brokerHost))
+    throw bad(
+      `MQTT options: the password would cross the network in clear text to ${given.brokerHost}: turn TLS on, or allow it with allowClearTextPassword`,
     );
   const environmentId = environmentOf(given.environmentId, env, hostName);
   const instanceId = given.instanceId ?? safe(hostName);

@@ -173,6 +173,21 @@ describe('what we ask for', () => {
     expect(() => settings({ password: 'x' })).toThrow(/without a user name/);
   });
 
+  test('SEC-8: a password crosses no network without TLS, unless that is allowed', () => {
+    const user = { username: 'plant', password: 'x', brokerPort: 1883 };
+    for (const brokerHost of ['broker.example.com', '10.0.0.7', '0.0.0.0', '127.0.0.1.example.com'])
+      expect(() => settings({ ...user, brokerHost })).toThrow(/in clear text to .*allowClearTextPassword/);
+    for (const given of [
+      { brokerHost: 'localhost' },
+      { brokerHost: '127.0.0.1' },
+      { brokerHost: '::1' },
+      { brokerHost: '10.0.0.7', tls: true },
+      { brokerHost: '10.0.0.7', allowClearTextPassword: true },
+      { brokerHost: '10.0.0.7', password: null },
+    ])
+      expect(() => settings({ ...user, ...given })).not.toThrow();
+  });
+
   test('MQTT-1: $share/{group}-{environmentId}/{topic} with a group, {topic} without', () => {
     const shared = settings({ environmentId: 'prod', sharedSubscriptionGroup: 'reads' });
     expect(effectiveTopic(shared, 'zebra/+/reads')).toBe('$share/reads-prod/zebra/+/reads');

@@ -1,0 +1,68 @@
+import { userInfo } from 'node:os';
+import type { Command } from 'commander';
+import { messageOf, TallymanError } from '../engine/errors.ts';
+import { complain } from '../host/cli/output/print.ts';
+import type { Session } from '../host/cli/session.ts';
+import { homeTenant } from '../host/roles.ts';
+import { type AuditEvent, auditWithin } from '../server/access/audit.ts';
+
+/** Commands that change nothing. Every other one is in the audit. */
+const reading: ReadonlySet<string> = new Set([
+  ...[
+    'attempts',
+    'check',
+    'config',
+    'deliveries',
+    'doctor',
+    'documents',
+    'events',
+    'export',
+    'fetch',
+    'find',
+    'get',
+  ],
+  ...['list', 'mqtt', 'preview', 'read', 'reconcile', 'show', 'status', 'tail', 'test', 'types', 'verify'],
+]);
+
+/** `keys create` */
+function pathOf(command: Command): string[] {
+  return command.parent ? [...pathOf(command.parent), command.name()] : [];
+}
+
+/**
+ * Writes into the audit what a command did, or that it failed; where the server's tables are not there, nothing. It is written after
+ * the command's own transactions: a process that is killed in between leaves no line.
+ */
+export async function auditCommand(
+  { tallyman: { database } }: Pick<Session, 'tallyman'>,
+  command: Command | undefined,
+  error?: unknown,
+): Promise<void> {
+  if (!command || reading.has(command.name())) return;
+  try {
+    const { rows } = await database.query<{ isThere: boolean }>(
+      `select to_regclass('tallyman_server.audit_seals') is not null as "isThere"`,
+    );
+    if (rows[0]?.isThere) await auditWithin(database, eventOf(command, error));
+  } catch (trouble) {
+    if (error === undefined)
+      complain(`It is done, but could not be written into the audit: ${messageOf(trouble)}`);
+  }
+}
+
+function eventOf(command: Command, error: unknown): AuditEvent {
+  const { tenant } = command.opts<{ tenant?: unknown }>();
+  const [resource] = command.processedArgs;
+  const hasFailed = error !== undefined;
+  return {
+    tenantId: typeof tenant === 'string' ? tenant : homeTenant,
+    actor: `cli:${userInfo().username}`,
+    action: pathOf(command).join('.'),
+    resource: typeof resource === 'string' ? resource.slice(0, 512) : null,
+    outcome: hasFailed ? 'failed' : 'done',
+    status: hasFailed ? 500 : 200,
+    code: error instanceof TallymanError ? error.code : null,
+    correlationId: null,
+    address: null,
+  };
+}

@@ -1,0 +1,142 @@
+import pg from 'pg';
+import { expect, onTestFinished, test } from 'vitest';
+import { FleetRates } from '../../src/server/access/fleet-rates.ts';
+import { RateLimit } from '../../src/server/access/rate-limit.ts';
+import { until } from '../support/until.ts';
+import { type Ask, registerKind, server, type TestServer } from './support.ts';
+
+const nightly = { cron: '0 3 * * *', kind: 'noop' };
+
+/** Locks the tenant's schedule: every request that changes it waits until `free`. */
+async function holdSchedule({ databaseUrl }: TestServer, tenantId: string) {
+  const client = new pg.Client({ connectionString: databaseUrl });
+  client.on('error', () => {});
+  await client.connect();
+  onTestFinished(() => client.end());
+  await client.query('begin');
+  await client.query('select 1 from tallyman.schedules where tenant_id = $1 for update', [tenantId]);
+  return { free: () => client.query('commit') };
+}
+
+const change = (ask: Ask) => ask('PUT', '/v1/schedules/nightly', nightly);
+
+const waitingForLocks = async ({ databaseUrl }: TestServer): Promise<number> => {
+  const client = new pg.Client({ connectionString: databaseUrl });
+  await client.connect();
+  const { rows } = await client.query(
+    `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+  );
+  await client.end();
+  return rows.length;
+};
+
+test('SEC-5: slow requests of one tenant leave connections for another; each gets its answer', async () => {
+  const scene = await server({
+    config: { 'database.poolSize': 4, 'server.tenantConcurrency': 1, 'server.tenantWaiting': 10 },
+  });
+  await registerKind(scene, 'noop');
+  const [slow, other] = [await scene.as('admin', 'slow'), await scene.as('admin', 'other')];
+  expect((await change(slow)).status).toBe(200);
+  const { free } = await holdSchedule(scene, 'slow');
+  const changes = Array.from({ length: 11 }, () => change(slow));
+  await until('the first one waits for the lock', async () => (await waitingForLocks(scene)) === 1);
+  for (const path of ['/v1/jobs', '/v1/queues', '/v1/events'])
+    expect((await other('GET', path)).status).toBe(200);
+  expect((await change(other)).status).toBe(200);
+  expect(await waitingForLocks(scene)).toBe(1);
+  const refused = await change(slow);
+  expect(refused).toMatchObject({ status: 429, body: { error: { code: 'TENANT_BUSY' } } });
+  expect(refused.headers.get('retry-after')).toBe('1');
+  await free();
+  for (const answer of await Promise.all(changes)) expect(answer.status).toBe(200);
+});
+
+test('SEC-5: a request whose statement takes too long is undone and says so', async () => {
+  const scene = await server({ config: { 'server.statementTimeoutMs': 300 } });
+  await registerKind(scene, 'noop');
+  const ask = await scene.as('admin', 'acme');
+  expect((await change(ask)).status).toBe(200);
+  const { free } = await holdSchedule(scene, 'acme');
+  expect(await change(ask)).toMatchObject({ status: 503, body: { error: { code: 'TOO_SLOW' } } });
+  await free();
+  expect((await change(ask)).status).toBe(200);
+});
+
+test('SEC-5: a tenant has so many live streams and no more; a closed one makes room', async () => {
+  const scene = await server({ config: { 'server.tenantStreams': 2 } });
+  const open = async (tenantId: string) => {
+    const { key } = await scene.keys.create({ tenantId, name: 'k', role: 'auditor' });
+    const controller = new AbortController();
+    onTestFinished(() => controller.abort());
+    const { status } = await fetch(`${scene.url}/v1/stream`, {
+      headers: { authorization: `Bearer ${key}` },
+      signal: controller.signal,
+    });
+    return { status, close: () => controller.abort() };
+  };
+  await scene.as('auditor', 'acme');
+  const [first] = [await open('acme'), await open('acme')];
+  expect((await open('acme')).status).toBe(429);
+  expect((await open('default')).status).toBe(200);
+  first?.close();
+  await until('there is room', async () => (await open('acme')).status === 200);
+});
+
+test('SEC-5: processes share the rate of a key by what each of them is asked', async () => {
+  const { tallyman } = await server();
+  let now = 0;
+  const process = () => {
+    const limit = new RateLimit(100, 100, () => now);
+    const rates = new FleetRates(tallyman.database, limit);
+    const granted = (requests: number, key = 'k'): number =>
+      Array.from({ length: requests }, () => limit.take(key)).filter((waitS) => waitS === 0).length;
+    return { granted, share: () => rates.share() };
+  };
+  const [busy, calm, other] = [process(), process(), process()];
+  // In the first second they know nothing of each other.
+  expect([busy.granted(300), calm.granted(100), other.granted(300, 'another')]).toEqual([100, 100, 100]);
+  const second = async () => {
+    await Promise.all([busy.share(), calm.share(), other.share()]);
+    now += 1000;
+    return [busy.granted(300), calm.granted(100), other.granted(300, 'another')];
+  };
+  // What is more than three seconds old does not count; on a slow machine that may be the last one.
+  await until('each has its part', async () => (await second()).join() === '75,25,100');
+  // One that is asked no more leaves its part to the others.
+  await until('the whole limit is granted again', async () => {
+    await Promise.all([calm.share(), other.share()]);
+    now += 1000;
+    return calm.granted(1000) === 100;
+  });
+});
+
+test('SEC-5: a tenant that has as many jobs as it may waits for its workers; another one goes on', async () => {
+  const scene = await server({ config: { 'server.tenantJobs': 50 } });
+  await registerKind(scene, 'noop');
+  const [greedy, other] = [await scene.as('producer', 'greedy'), await scene.as('producer', 'other')];
+  const send = (ask: Ask, jobs: number) =>
+    ask('POST', '/v1/jobs/batch', { jobs: Array.from({ length: jobs }, () => ({ kind: 'noop' })) });
+  const taken: number[] = [];
+  for (let i = 0; i < 20; i += 1) taken.push((await send(greedy, 5)).status);
+  expect(taken.filter((status) => status === 429).length).toBeGreaterThanOrEqual(8);
+  expect(taken.slice(0, 10)).toEqual(Array.from({ length: 10 }, () => taken[0]));
+  expect((await send(greedy, 1)).body.error).toMatchObject({ code: 'BACKLOG_FULL' });
+  expect((await send(other, 5)).status).toBeLessThan(300);
+  await scene.rows(`delete from tallyman.jobs where tenant_id = 'greedy'`);
+  await until('there is room again', async () => (await send(greedy, 1)).status < 300);
+});
+
+test('SEC-5: enqueueing makes new queues up to a number; those that are there go on', async () => {
+  const scene = await server({ config: { 'server.maxQueues': 10 } });
+  await registerKind(scene, 'noop');
+  const ask = await scene.as('producer');
+  const send = async (queue: string) => (await ask('POST', '/v1/jobs', { kind: 'noop', queue })).status;
+  const statuses: number[] = [];
+  for (let n = 0; n < 15; n += 1) statuses.push(await send(`q${n}`));
+  const [{ n } = { n: 0 }] = await scene.rows<{ n: number }>(
+    'select count(*)::integer as n from tallyman.queues',
+  );
+  expect(n).toBe(10);
+  expect(statuses.slice(10)).toEqual(Array.from({ length: 5 }, () => 429));
+  expect(await send('q0')).toBe(201);
+});
