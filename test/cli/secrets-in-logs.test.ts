@@ -106,7 +106,7 @@ test('SEC-9: a full run that logs everything tells no secret', async () => {
   const { stdout, stderr, code } = await serving.ended;
   expect(code).toBe(0);
   const told = stdout + stderr;
-  expect(told).toContain('"level":"debug"');
+  expect(told).toContain('"level":20');
   for (const [name, secret] of secrets) {
     expect(secret.length, name).toBeGreaterThan(8);
     for (const form of [secret, encodeURIComponent(secret), Buffer.from(secret).toString('base64')])
