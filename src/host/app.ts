@@ -21,7 +21,7 @@ import type { SecretBox } from '../secrets/box.ts';
 import type { SealedColumn } from '../secrets/reseal.ts';
 import type { CommandFrame } from './cli/session.ts';
 import type { Demo } from './demo.ts';
-import type { AnyRoute } from './route.ts';
+import type { AnyRoute, Caller } from './route.ts';
 import type { Moment, Subject, SubjectPage, TenantQueries } from './timeline.ts';
 
 export interface App {
@@ -52,8 +52,8 @@ export interface App {
   readonly metrics?: (registry: Registry) => Promise<unknown>;
   /** What it knows about one physical thing, newest first. An empty list for subjects of other apps. */
   readonly timeline?: (on: TenantQueries, subject: Subject, page: SubjectPage) => Promise<readonly Moment[]>;
-  /** Subjects whose name or number begins with this text. */
-  readonly search?: (on: TenantQueries, text: string) => Promise<readonly Subject[]>;
+  /** Subjects whose name or number begins with this text, of those that a key of this role may know. */
+  readonly search?: (on: TenantQueries, text: string, role: Caller['role']) => Promise<readonly Subject[]>;
   /** A demo of it, for `npm start`. */
   readonly demo?: () => Promise<Demo>;
   /** Starts the background work. Resolves when it runs; stops what it has started if it rejects. */

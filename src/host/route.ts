@@ -42,7 +42,8 @@ export interface Call<P, Q, B> {
 
 /**
  * An answer that is not just JSON with the route's status: another type of content, more headers, another status. A text or
- * bytes go out as they are. For routes that read: the answer to a write is kept under its `Idempotency-Key`, as JSON.
+ * bytes go out as they are. For routes that read: the answer to a write is kept under its `Idempotency-Key`, as JSON, and a
+ * write that answers with a `Reply` is rolled back.
  */
 export class Reply {
   readonly body: string | Uint8Array | null;
@@ -113,7 +114,7 @@ interface Declaration<
   readonly upload?: Upload;
   /** A POST that only reads: no audit line, no `Idempotency-Key`. */
   readonly readsOnly?: boolean;
-  /** `handle` returns bytes of this type, or a `Reply` with one of several types. Default: JSON. */
+  /** `handle` returns bytes of this type, or a `Reply` with one of several types. Default: JSON. Not for writes. */
   readonly produces?: string | readonly string[];
 }
 

@@ -1,4 +1,9 @@
+import Fastify from 'fastify';
 import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { type AnyRoute, Reply, route } from '../../src/host/route.ts';
+import { type RouteFrame, register } from '../../src/server/http/register.ts';
+import { parcelsApp } from '../host/sample/app.ts';
 import { registerKind, server } from './support.ts';
 
 const count = async (test: Awaited<ReturnType<typeof server>>) =>
@@ -106,4 +111,55 @@ test('API-1: connections killed between the write and its answer: asked again, i
   await storm;
   expect(new Set(ids).size).toBe(60);
   expect(await count(test)).toBe(60);
+});
+
+/** A write that leaves a row, and answers with this. */
+const writing = (answer: () => unknown, more: Partial<AnyRoute> = {}): AnyRoute =>
+  route({
+    method: 'POST',
+    url: '/v1/written',
+    action: 'written.make',
+    summary: 'Writes something',
+    roles: ['admin'],
+    response: z.unknown(),
+    handle: async ({ scope }) => {
+      await scope.query(`insert into tallyman.queues (name) values ('written')`);
+      return answer();
+    },
+    ...more,
+  } as AnyRoute);
+
+test('API-1: a write that would answer anything but JSON is refused when the server starts', () => {
+  const start = (given: AnyRoute) => () => register(Fastify(), given, {} as RouteFrame);
+  const answer = () => new Reply('image/png', new Uint8Array());
+  for (const produces of ['image/png', ['application/json', 'text/csv']])
+    expect(start(writing(answer, { produces }))).toThrow(
+      /POST \/v1\/written \(written\.make\) writes and declares that it produces .*Idempotency-Key/,
+    );
+  expect(start(writing(answer, { produces: 'image/png', readsOnly: true }))).not.toThrow();
+});
+
+test('API-1: a write that answers with a Reply or bytes without saying so is rolled back, with a key and without', async () => {
+  let answer: unknown;
+  const routes = async () => [writing(() => answer)];
+  const test = await server({ apps: [{ ...parcelsApp, routes }] });
+  const ask = await test.as('admin');
+  const written = () => test.rows(`select 1 from tallyman.queues where name = 'written'`);
+  const keyed: readonly Record<string, string>[] = [{}, { 'idempotency-key': 'k1' }];
+  for (const wrong of [new Reply('application/json', '{}'), Buffer.from('{}'), new Uint8Array(2)])
+    for (const headers of keyed) {
+      answer = wrong;
+      expect(await ask('POST', '/v1/written', undefined, headers)).toMatchObject({
+        status: 500,
+        body: { error: { code: 'INTERNAL' } },
+      });
+    }
+  expect(await written()).toEqual([]);
+  expect(await test.rows('select 1 from tallyman_server.idempotency_keys')).toEqual([]);
+  answer = { fine: true };
+  const headers = { 'idempotency-key': 'k1' };
+  expect((await ask('POST', '/v1/written', undefined, headers)).body).toEqual(answer);
+  const again = await ask('POST', '/v1/written', undefined, headers);
+  expect([again.body, again.headers.get('idempotency-replayed')]).toEqual([answer, 'true']);
+  expect(await written()).toHaveLength(1);
 });

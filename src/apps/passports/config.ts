@@ -18,7 +18,7 @@ export const passportsKeys = {
   'passports.signingKey': key({
     schema: base64,
     env: ['BPC_SIGNING_ED25519_PRIVATE_KEY_BASE64'],
-    doc: 'Ed25519 private key that signs passports, in base64: the 32 bytes of the seed, or PKCS#8 in DER. Without it, in production (`NODE_ENV`, Kubernetes, Azure Container Apps, ECS) nothing is signed; elsewhere a development key is derived from the master secret.',
+    doc: 'Ed25519 private key that signs passports, in base64: the 32 bytes of the seed, or PKCS#8 in DER. Without it, in production (`NODE_ENV`, Kubernetes, Azure Container Apps, ECS), nothing is signed, and `serve` refuses to start its part `passports` once there is a product; elsewhere a development key is derived from the master secret.',
     fallback: null,
     secret: true,
   }),

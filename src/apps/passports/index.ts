@@ -1,5 +1,7 @@
 /** Battery passports, for programs. The compiler alone, which runs anywhere: `compile/index.ts`. */
 export { passportAccess, readerOf } from './access.ts';
+export { headText, lastHead, readHead, type SavedHead } from './audit/saved-head.ts';
+export { type AuditReport, type BrokenLink, type KnownHead, verifyAudit } from './audit/verify.ts';
 export * from './compile/index.ts';
 export { passportsComponent } from './component.ts';
 export { passportKinds } from './jobs/index.ts';

@@ -1,4 +1,6 @@
+import type { Caller } from '../../host/route.ts';
 import type { Moment, Subject, SubjectPage, TenantQueries } from '../../host/timeline.ts';
+import { readerOf } from './access.ts';
 import type { JsonObject } from './compile/types.ts';
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -87,8 +89,15 @@ function aggregatesOf(type: string, id: string): string | undefined {
   return uuid.test(id) ? aggregates.document : undefined;
 }
 
-/** Batteries by serial number, passports by id, documents by id, name or SHA-256: those that begin with this text. */
-export async function passportsLike(on: TenantQueries, text: string): Promise<readonly Subject[]> {
+/**
+ * Batteries by serial number, passports by id, documents by id, name or SHA-256: those that begin with this text. Names and
+ * hashes of documents are for those who may read the documents.
+ */
+export async function passportsLike(
+  on: TenantQueries,
+  text: string,
+  role: Caller['role'],
+): Promise<readonly Subject[]> {
   const { rows } = await on.query<{ type: string; id: string; title: string }>(
     `(select 'battery' as type, i.serial as id, 'battery ' || i.serial || ' of GTIN ' || i.gtin as title
         from passports.items i where i.tenant_id = $1 and i.serial ^@ $2 order by i.serial limit 10)
@@ -98,13 +107,13 @@ export async function passportsLike(on: TenantQueries, text: string): Promise<re
         from passports.passports p where p.tenant_id = $1 and length($2) >= 8 and p.id::text ^@ lower($2) order by 2 limit 10)
      union all
      (select 'document', d.id::text, 'document ' || d.name || ' of ' || d.product_id
-        from passports.documents d where d.tenant_id = $1 and (d.name ^@ $2 or (length($2) >= 8 and d.id::text ^@ lower($2)))
+        from passports.documents d where $3 and d.tenant_id = $1 and (d.name ^@ $2 or (length($2) >= 8 and d.id::text ^@ lower($2)))
        order by d.name, d.id limit 10)
      union all
      (select 'document', v.sha256, 'document with SHA-256 ' || v.sha256
-        from passports.document_versions v where v.tenant_id = $1 and length($2) >= 8 and v.sha256 ^@ lower($2)
+        from passports.document_versions v where $3 and v.tenant_id = $1 and length($2) >= 8 and v.sha256 ^@ lower($2)
        order by v.sha256 limit 10)`,
-    [on.tenantId, text],
+    [on.tenantId, text, readerOf({ role, access: null }) === 'owner'],
   );
   return rows;
 }

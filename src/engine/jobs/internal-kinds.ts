@@ -37,3 +37,18 @@ export async function requirePublic(
   if (!kind) throw unknownKind(name);
   if (!kind.isPublic) throw internalKind(name);
 }
+
+/** Those of these kinds that are public. */
+export async function publicKinds(
+  on: Queryable,
+  known: ReadonlyMap<string, AnyKind>,
+  names: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const asked = [...new Set(names)];
+  const { rows } = await on.query<{ name: string }>(
+    'select name from tallyman.kinds where name = any ($1) and is_public',
+    [asked],
+  );
+  const registered = new Set(rows.map(({ name }) => name));
+  return new Set(asked.filter((name) => known.get(name)?.isPublic ?? registered.has(name)));
+}

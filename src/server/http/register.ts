@@ -15,6 +15,7 @@ import type { EnqueueRequests } from '../enqueue/enqueue-requests.ts';
 import { refusalOf, type Statuses } from './errors.ts';
 import { type Gate, RateLimitedError } from './gate.ts';
 import { type Answer, digestOf, once } from './idempotency.ts';
+import { isWrite, requireJsonAnswer, requireJsonRoute } from './json-answers.ts';
 import type { Methods } from './methods.ts';
 import { acceptUploads, type UploadMemory } from './uploads.ts';
 
@@ -51,6 +52,7 @@ export interface RouteFrame {
 
 /** Registers a route with authentication, and runs it in its tenant's transaction. */
 export function register(app: FastifyInstance, route: AnyRoute, frame: RouteFrame): void {
+  requireJsonRoute(route);
   const { upload } = route;
   if (!upload) return addRoute(app, route, frame);
   // In a context of its own: its bodies are bytes, those of other routes are JSON.
@@ -108,8 +110,6 @@ function addRoute(app: FastifyInstance, route: AnyRoute, frame: RouteFrame): voi
     },
   });
 }
-
-const isWrite = ({ method, readsOnly }: AnyRoute): boolean => method !== 'GET' && !readsOnly;
 
 const audienceOf = ({ roles, home, public: open }: AnyRoute): string => {
   if (open) return `For everybody, without a key: ${open.why}.`;
@@ -209,8 +209,10 @@ async function answerOf(
         bytes: Buffer.isBuffer(request.body) ? request.body : new Uint8Array(),
         headers: Object.fromEntries(calledWith.map((name) => [name, request.headers[name]])),
       });
-      if (isWrite(route))
+      if (isWrite(route)) {
+        requireJsonAnswer(route, body);
         await auditWithin(scope, eventOf(request, { outcome: 'done', status, made: idOf(body) }));
+      }
       return { status, body };
     };
     const key = request.headers['idempotency-key'];

@@ -5,6 +5,7 @@ import { given } from '../../given.ts';
 import { anyone, operators, producers, readers } from '../../host/roles.ts';
 import { id, idParams, page, pageOf, route, text, timestamp } from '../../host/route.ts';
 import { jobJson, pageJson, seenBy } from './json.ts';
+import { seenJobs } from './seen-jobs.ts';
 
 export const jobError = z
   .object({
@@ -112,10 +113,13 @@ export const jobRoutes = [
       correlation_id: text(256).optional(),
     }),
     response: pageOf(jobShape),
-    handle: async ({ services, query, caller }) => {
-      const { limit, cursor, correlation_id: correlationId, ...filter } = query;
-      const found = await services.jobs.list(given({ ...filter, correlationId }), given({ limit, cursor }));
-      return pageJson(found, seenBy(caller, jobJson));
+    handle: async (call) => {
+      const { limit, cursor, correlation_id: correlationId, ...filter } = call.query;
+      const found = await call.services.jobs.list(
+        given({ ...filter, correlationId }),
+        given({ limit, cursor }),
+      );
+      return pageJson({ ...found, items: await seenJobs(call, found.items) }, seenBy(call.caller, jobJson));
     },
   }),
   route({
@@ -135,10 +139,12 @@ export const jobRoutes = [
     roles: anyone,
     params: idParams,
     response: jobShape,
-    handle: async ({ services, params, caller }) => {
-      const job = await services.jobs.get(params.id);
-      if (!job) throw new TallymanError('NOT_FOUND', `there is no job ${params.id}`);
-      return seenBy(caller, jobJson)(job);
+    handle: async (call) => {
+      const { id } = call.params;
+      const found = await call.services.jobs.get(id);
+      const [job] = found ? await seenJobs(call, [found]) : [];
+      if (!job) throw new TallymanError('NOT_FOUND', `there is no job ${id}`);
+      return seenBy(call.caller, jobJson)(job);
     },
   }),
   route({

@@ -58,9 +58,9 @@ export function subjectRoutes(apps: readonly App[]): readonly AnyRoute[] {
       roles: anyone,
       query: z.strictObject({ ...pageByNames, q: text(256) }),
       response: pageOf(subjectShape),
-      handle: async ({ scope, query: { q, ...page } }) => {
+      handle: async ({ scope, caller, query: { q, ...page } }) => {
         const items: Subject[] = [];
-        for (const { search } of apps) items.push(...((await search?.(scope, q)) ?? []));
+        for (const { search } of apps) items.push(...((await search?.(scope, q, caller.role)) ?? []));
         return pageJson(
           pageByName(items, ({ type, id }) => `${type}:${id}`, given(page)),
           (item) => item,

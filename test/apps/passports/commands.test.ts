@@ -1,11 +1,14 @@
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { extendHead } from '../../../src/apps/passports/audit/head.ts';
 import { documents, items, product, rulePackage } from '../../../src/apps/passports/compile/sample/index.ts';
 import { Database } from '../../../src/engine/database/database.ts';
+import { prepareTenants, TenantDatabase } from '../../../src/engine/database/tenant.ts';
 import { scratch, start } from '../../cli/support.ts';
 import { emptyDatabase } from '../../support/postgres.ts';
 import { itemsCsv } from './api.ts';
+import { testKeys } from './means.ts';
 
 /** An empty database with its tables, and a folder for files. */
 async function office() {
@@ -33,6 +36,7 @@ async function office() {
     json,
     database,
     put: (name: string, text: string | Uint8Array) => writeFile(join(cwd, name), text),
+    read: (name: string) => readFile(join(cwd, name), 'utf8'),
   };
 }
 
@@ -148,11 +152,100 @@ test('BPC-2, BPC-6: what is wrong with files is told by row and column, rules by
     code: 1,
     stderr: expect.stringContaining('test cases fail'),
   });
+  const vacuous = { ...rulePackage, testCases: [{ ...testCase, name: 'all is well', expect: {} }, ...cases] };
+  await put('vacuous.json', JSON.stringify(vacuous));
+  for (const verb of ['check', 'test', 'publish'])
+    expect(await cli('passports', 'rules', verb, 'vacuous.json'), verb).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/test case "all is well" expects nothing, .* name at least one field/),
+    });
+  await put('untested.json', JSON.stringify({ ...rulePackage, testCases: [] }));
+  expect(await cli('passports', 'rules', 'test', 'untested.json')).toMatchObject({
+    code: 1,
+    stdout: expect.stringContaining('There are no test cases'),
+  });
   expect((await json('passports', 'rules', 'list')).items).toEqual([]);
   expect(await cli('passports', 'build', 'nothing')).toMatchObject({ code: 3 });
   expect(await cli('passports', 'import', 'bom.txt', '--product', id, '--kind', 'data_sheet')).toMatchObject({
     code: 2,
   });
+});
+
+test('BPC-14: passports audit with a head that was saved before finds a trail that was cut back together with its heads', {
+  timeout: 240_000,
+}, async () => {
+  const { cli, json, put, read, database } = await office();
+  await prepareTenants(database);
+  const sign = () =>
+    new TenantDatabase(database, 'default').transaction((scope) => extendHead(scope, testKeys));
+  const register = (id: string, gtin: string) =>
+    json(
+      ...['passports', 'products', 'put', id, '--name', id, '--category', 'ev', '--gtin', gtin],
+      ...['--manufacturer', 'Sample', '--manufacturer-id', 'https://batteries.example'],
+    );
+  await register('kept', product.gtin);
+  expect(await cli('passports', 'audit', '--save-head', 'head.json')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('there is no signed head yet'),
+  });
+  expect(await sign()).toBe(1);
+  await register('cut', '09520123456795');
+  expect(await sign()).toBe(1);
+  const saved = await cli('passports', 'audit', '--save-head', 'head.json');
+  expect(saved).toMatchObject({ code: 0, stdout: expect.stringContaining('Head 2 is in head.json') });
+  expect(JSON.parse(await read('head.json'))).toMatchObject({
+    format: 'tallyman-audit-head-1',
+    tenant: 'default',
+    number: 2,
+    signing_key: 'test-1',
+  });
+  const again = await cli('passports', 'audit', '--head', 'head.json', '--save-head', 'head.json');
+  expect(again).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('head 2 is the one that you know'),
+  });
+
+  // The owner of the database takes the last change back: the row, its event, and the head over it. What is left fits.
+  await database.transaction(async (tx) => {
+    await tx.query('set local session_replication_role = replica');
+    for (const cut of [
+      `delete from passports.products where id = 'cut'`,
+      `delete from passports.audit_events where aggregate_id = 'cut'`,
+      'delete from passports.audit_heads where number = 2',
+    ])
+      expect((await tx.query(cut)).rowCount).toBe(1);
+  });
+  expect(await json('passports', 'audit')).toMatchObject({ heads: 1, broken: null });
+  const before = await read('head.json');
+  const broken = await cli('passports', 'audit', '--head', 'head.json', '--save-head', 'head.json');
+  expect(broken).toMatchObject({
+    code: 1,
+    stdout: expect.stringContaining('BROKEN at head 2: it was known once and is gone'),
+  });
+  // What is known stays known.
+  expect(await read('head.json')).toBe(before);
+  // Work goes on, and another head takes the number.
+  await register('later', '09520123456788');
+  expect(await sign()).toBe(1);
+  expect(await json('passports', 'audit')).toMatchObject({ heads: 2, broken: null });
+  expect(await cli('passports', 'audit', '--head', 'head.json')).toMatchObject({
+    code: 1,
+    stdout: expect.stringContaining('BROKEN at head 2: it is not the head that was known'),
+  });
+
+  const head = JSON.parse(before);
+  for (const [text, reason] of [
+    ['nonsense', 'it is no saved head'],
+    [JSON.stringify({ ...head, tenant: 'other' }), 'it is a head of the tenant "other"'],
+    [JSON.stringify({ ...head, signing_key: 'old' }), 'its public key "old" is not known'],
+    [JSON.stringify({ ...head, hash: '0'.repeat(64) }), 'its signature does not verify'],
+  ] as const) {
+    await put('wrong.json', text);
+    expect(await cli('passports', 'audit', '--head', 'wrong.json')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(`wrong.json cannot be used: ${reason}`),
+    });
+  }
 });
 
 test('BPC-17: tallyman passports sample: from nothing to active passports with one command, and once more changes nothing', {

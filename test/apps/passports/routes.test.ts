@@ -120,6 +120,26 @@ test('BPC-6: rules over HTTP: checked with rule and position, tested, not publis
   });
 
   const [testCase, ...cases] = rulePackage.testCases;
+  const vacuous = {
+    ...rulePackage,
+    version: '98.0.0',
+    testCases: [...cases, { ...testCase, name: 'all is well', expect: {} }],
+  };
+  const sentence = /test case "all is well" expects nothing, .* name at least one field/;
+  expect(await made(ask('POST', '/v1/passports/rules/check', { package: vacuous }))).toMatchObject({
+    ok: false,
+    problems: [{ code: 'VALIDATION_ERROR', message: expect.stringMatching(sentence) }],
+    outcomes: [],
+  });
+  const stored = await made(ask('POST', '/v1/passports/rules', { package: vacuous }));
+  for (const verb of ['test', 'publish'])
+    expect(await ask('POST', `/v1/passports/rules/${stored.id}/${verb}`)).toMatchObject({
+      status: 400,
+      body: { error: { code: 'VALIDATION_ERROR', message: expect.stringMatching(sentence) } },
+    });
+  expect((await made(ask('GET', `/v1/passports/rules/${stored.id}`))).state).toBe('DRAFT');
+  const untested = { ...rulePackage, version: '97.0.0', testCases: [] };
+  expect((await made(ask('POST', '/v1/passports/rules/check', { package: untested }))).ok).toBe(false);
   const expected = { ...testCase?.expect, [rule?.field ?? '']: { status: 'value', value: 'something else' } };
   const failing = { ...rulePackage, testCases: [{ ...testCase, expect: expected }, ...cases] };
   const draft = await made(ask('POST', '/v1/passports/rules', { package: failing }));
@@ -143,7 +163,7 @@ test('BPC-6: rules over HTTP: checked with rule and position, tested, not publis
   ])
     expect((await made(ask('POST', `/v1/passports/rules/${id}/${verb}`))).state).toBe(state);
   expect((await ask('POST', `/v1/passports/rules/${id}/publish`)).status).toBe(409);
-  expect((await made(ask('GET', '/v1/passports/rules'))).items).toHaveLength(2);
+  expect((await made(ask('GET', '/v1/passports/rules'))).items).toHaveLength(3);
 });
 
 test('BPC-13: what is not there, not ready or in conflict is said with its code', {

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { TallymanError } from '../../../engine/errors.ts';
 import { settingsOf } from '../../../host/app.ts';
@@ -13,6 +12,7 @@ import { passportsKeys } from '../config.ts';
 import type { LabelSize } from '../print/sizes.ts';
 import type { PassportName } from '../public/link.ts';
 import type { Format } from '../public/negotiate.ts';
+import { readText, writeWhole } from './files.ts';
 import { type TenantOption, type Tools, withPassports, withTenant } from './tools.ts';
 
 const readers = ['public', 'legitimate_interest', 'authority', 'owner'] as const;
@@ -144,9 +144,7 @@ async function nameOf(on: TenantQueries, name: string): Promise<PassportName> {
 }
 
 async function jsonFile(file: string): Promise<JsonObject> {
-  const text = await readFile(file, 'utf8').catch(() => {
-    throw usage(`the file ${file} cannot be read`);
-  });
+  const text = await readText(file);
   try {
     const json: unknown = JSON.parse(text);
     if (typeof json === 'object' && json !== null && !Array.isArray(json)) return json as JsonObject;
@@ -154,16 +152,4 @@ async function jsonFile(file: string): Promise<JsonObject> {
     // Said below.
   }
   throw usage(`${file} is no JSON object`);
-}
-
-/** Under another name first: a reader finds the whole file or none. */
-async function writeWhole(file: string, bytes: Uint8Array): Promise<void> {
-  const partial = `${file}.partial`;
-  try {
-    await writeFile(partial, bytes);
-    await rename(partial, file);
-  } catch (error) {
-    await rm(partial, { force: true });
-    throw usage(`${file} cannot be written: ${(error as Error).message}`);
-  }
 }

@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { group } from '../../../host/cli/options.ts';
 import type { CommandFrame } from '../../../host/cli/session.ts';
 import { addVerify } from '../verify-command.ts';
+import { addAudit } from './audit.ts';
 import { addCompile } from './compile.ts';
 import { addDocuments } from './documents.ts';
 import { addExport } from './export.ts';
@@ -16,6 +17,7 @@ const parts: readonly ((passports: Command, frame: CommandFrame) => void)[] = [
   addRules,
   addCompile,
   addShow,
+  addAudit,
   addExport,
 ];
 

@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { exitCodes, usage } from '../../../host/cli/exit.ts';
 import {
@@ -21,6 +20,7 @@ import type { RuleProblem, TestCaseOutcome } from '../compile/types.ts';
 import { lookAt, packageIn } from '../rules/look-at.ts';
 import { listRulePackages, requireRulePackage, type StoredRulePackage } from '../store/rules.ts';
 import { publishRulePackage, putRulePackage } from '../write/rules.ts';
+import { readText } from './files.ts';
 import { type TenantOption, withPassports, withTenant } from './tools.ts';
 
 /** `tallyman passports rules …` */
@@ -48,15 +48,18 @@ export function addRules(passports: Command, frame: CommandFrame): void {
     )
     .action(async (file: string, options: JsonOption) => {
       const looked = lookAt(await jsonOf(file));
-      show(options.json, looked, () =>
-        looked.problems.length > 0
-          ? `${count(looked.problems.length, 'problem')}; no case was run.`
-          : looked.outcomes
-              .map(({ name, passed }) => `${passed ? 'passed' : 'FAILED'}  ${printable(name)}`)
-              .join('\n'),
-      );
+      show(options.json, looked, () => {
+        if (looked.problems.length > 0)
+          return `${count(looked.problems.length, 'problem')}; no case was run.`;
+        if (looked.outcomes.length === 0)
+          return 'There are no test cases: a package without any is not published.';
+        return looked.outcomes
+          .map(({ name, passed }) => `${passed ? 'passed' : 'FAILED'}  ${printable(name)}`)
+          .join('\n');
+      });
       tellProblems(looked.problems, options.json);
       tellDifferences(looked.outcomes, options.json);
+      if (!looked.ok) process.exitCode = exitCodes.failed;
     });
 
   withTenant(rules.command('publish'))
@@ -135,9 +138,7 @@ function tellDifferences(outcomes: readonly TestCaseOutcome[], json: boolean | u
 }
 
 async function jsonOf(file: string): Promise<unknown> {
-  const text = await readFile(file, 'utf8').catch(() => {
-    throw usage(`the file ${file} cannot be read`);
-  });
+  const text = await readText(file);
   try {
     return JSON.parse(text);
   } catch {

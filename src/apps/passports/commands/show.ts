@@ -9,7 +9,6 @@ import { Progress, terminalWidth } from '../../../host/cli/output/terminal.ts';
 import { count } from '../../../host/cli/output/text.ts';
 import { relativeTime } from '../../../host/cli/output/time.ts';
 import type { CommandFrame } from '../../../host/cli/session.ts';
-import { verifyAudit } from '../audit/verify.ts';
 import { passportErrors } from '../errors.ts';
 import { replayVersion } from '../replay.ts';
 import {
@@ -31,7 +30,7 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 type ListOptions = PageOptions & TenantOption & { readonly product?: string; readonly serial?: string };
 
-/** `tallyman passports list|show|documents|replay|audit`: looking, and checking. */
+/** `tallyman passports list|show|documents|replay`: looking, and compiling again. */
 export function addShow(passports: Command, frame: CommandFrame): void {
   const listed = (command: Command): Command =>
     withPage(command.option('-t, --tenant <id>', 'of this tenant', 'default')).option(
@@ -106,27 +105,6 @@ export function addShow(passports: Command, frame: CommandFrame): void {
     .addHelpText('after', examples(['passports replay 7b0c6d4e-…', 'passports replay --all --json']))
     .action((ids: string[], options: TenantOption & { readonly all?: boolean }) =>
       withPassports(frame, options, (tools) => replay(tools, ids, options)),
-    );
-
-  withTenant(passports.command('audit'))
-    .description('check the hash-chained audit and the signed heads over it; names the first broken link')
-    .addHelpText('after', examples(['passports audit', 'passports audit --tenant acme --json']))
-    .action((options: TenantOption) =>
-      withPassports(frame, options, async ({ on, means }) => {
-        const report = await on.transaction(async (scope) => {
-          // One moment for all parts, while others write.
-          await scope.query('set transaction isolation level repeatable read');
-          return verifyAudit(scope, means.keys);
-        });
-        const { events, heads, uncovered, broken } = report;
-        show(options.json, report, () =>
-          [
-            `${count(events, 'event')}, ${count(heads, 'signed head')}, ${uncovered} not covered by a head yet.`,
-            broken === null ? 'Every link holds.' : `BROKEN at ${broken.at}: ${broken.message}`,
-          ].join('\n'),
-        );
-        if (broken !== null) process.exitCode = exitCodes.failed;
-      }),
     );
 }
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { fieldRows } from './fields.ts';
 import { breakable, Html, html } from './html.ts';
-import { footprintBar, individual, section, verification, withheld } from './sections.ts';
+import { footprintBar, individual, section, toneOf, verification, withheld } from './sections.ts';
 import { style } from './style.ts';
 import { type Language, type Texts, texts } from './texts.ts';
 import { formatDate, formatField, titleOf } from './values.ts';
@@ -64,7 +64,9 @@ function languageLink({ state, versionId }: PassportView, language: Language, sa
 function head(view: PassportView, fields: ReadonlyMap<string, FieldView>, language: Language): Html {
   const say = texts[language];
   const state = say.states[view.state];
-  const tone = view.state === 'ACTIVE' ? 'good' : view.state === 'REVOKED' ? 'bad' : 'warn';
+  const tone = toneOf(view.state);
+  // Next to "revoked" a green mark would say that all is well.
+  const signed = view.signature !== 'valid' ? 'bad' : view.state === 'ACTIVE' ? 'good' : 'plain';
   const since = view.ceasedAt ?? view.supersededAt ?? view.endedAt;
   const keys = keyFields.flatMap((name) => {
     const result = fields.get(name)?.result;
@@ -80,8 +82,8 @@ function head(view: PassportView, fields: ReadonlyMap<string, FieldView>, langua
     [say.issued, formatDate(view.issuedAt, language)],
     [say.readAs, say.readers[view.reader]],
   ];
-  return html`<section class="head">
-<p class="badges"><span class="badge ${tone}">${state.name}</span>${view.state !== 'CEASED' && html`<span class="badge ${view.signature === 'valid' ? 'good' : 'bad'}">${view.signature === 'valid' ? '✓' : '✗'} ${say.signed[view.signature]}</span>`}</p>
+  return html`<section class="head is-${tone}">
+<p class="badges"><span class="badge ${tone}">${state.name}</span>${view.state !== 'CEASED' && html`<span class="badge ${signed}">${view.signature === 'valid' ? '✓' : '✗'} ${say.signed[view.signature]}</span>`}</p>
 <h1>${view.product.name}</h1>
 <p>${say.categories[view.product.category]} · ${view.product.manufacturer}</p>
 <dl class="about">${about.map(([name, text]) => html`<div><dt>${name}</dt><dd>${text}</dd></div>`)}</dl>

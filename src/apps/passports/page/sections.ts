@@ -5,6 +5,10 @@ import { type Language, texts } from './texts.ts';
 import { formatDate, formatField, isQuantity, titleOf } from './values.ts';
 import type { PassportView } from './view.ts';
 
+/** How a state is meant: it holds, it has ended, do not rely on it. */
+export const toneOf = (state: PassportView['state']): 'good' | 'warn' | 'bad' =>
+  state === 'ACTIVE' ? 'good' : state === 'REVOKED' ? 'bad' : 'warn';
+
 export const section = (id: string, title: string, content: Html): Html =>
   html`<section id="${id}"><h2>${title}</h2>${content}</section>\n`;
 
@@ -96,11 +100,12 @@ export function verification(view: PassportView, language: Language): Html {
   return section(
     'verification',
     say.verification,
-    html`<p>${say.signature[view.signature]} ${say.notQualified}</p>
+    html`${isOver && html`<p class="notice ${toneOf(view.state)}">${say.states[view.state].sentence}</p>`}<p>${say.signature[view.signature]} ${say.notQualified}</p>
 <div class="codes">
-<figure>${code(view.labelLink, say.labelCode)}<figcaption><b>${say.labelCode}</b>${say.labelCodeFor}<br><span class="address">${breakable(view.labelLink)}</span></figcaption></figure>
+<figure>${code(view.labelLink, say.labelCode)}<figcaption><b>${say.labelCode}</b>${say.labelCodeFor}</figcaption></figure>
 <figure>${code(view.documentCode, say.documentCode)}<figcaption><b>${say.documentCode}</b>${say.documentCodeFor}</figcaption></figure>
 </div>
+<p class="address">${say.labelCode}: ${breakable(view.labelLink)}</p>
 <p>${say.verifyOffline} <code>tallyman verify passport.json</code></p>
 <p class="formats"><a href="?format=json${more}">JSON</a>${!isOver && html`<a href="?format=jsonld">JSON-LD</a><a href="?format=vc%2Bjwt">vc+jwt</a>`}<a href="?format=pdf&lang=${language}${more}">PDF</a></p>
 <details class="technical"><summary>${say.technical}</summary><dl class="hashes">${rows.map(([name, text]) => html`<div><dt>${name}</dt><dd>${text}</dd></div>`)}</dl></details>`,

@@ -23,8 +23,11 @@ h4{font-size:.85rem;margin:.1rem 0 .3rem;color:var(--accent)}
 p{margin:.25rem 0 .5rem}
 section{background:var(--paper);border:1px solid var(--line);border-radius:.8rem;padding:1rem;margin:.8rem 0}
 .head{border-top:4px solid var(--accent)}
+.head.is-warn{border-top-color:var(--warn)}
+.head.is-bad{border-top-color:var(--bad)}
 .badges{margin:0;display:flex;flex-wrap:wrap;gap:.4rem}
 .badge{border-radius:1rem;padding:.1rem .7rem;font-size:.85rem;font-weight:600}
+.plain{color:var(--soft);background:var(--back)}
 .good{color:var(--good);background:var(--good-back)}
 .warn{color:var(--warn);background:var(--warn-back)}
 .bad{color:var(--bad);background:var(--bad-back)}
@@ -60,7 +63,7 @@ details:target,.field:target{background:var(--warn-back)}
 .how li{margin:.25rem 0}
 .how p{margin:.3rem 0 0}
 code{font:.85em/1.4 ui-monospace,SFMono-Regular,Menlo,monospace;white-space:pre-wrap}
-p code{background:var(--back);border-radius:.25rem;padding:.1rem .35rem}
+p code{display:inline-block;background:var(--back);border-radius:.25rem;padding:.1rem .35rem}
 .from{color:var(--soft);display:block;font-size:.85em}
 table{border-collapse:collapse;width:100%;font-size:.875rem;margin:.2rem 0 .5rem}
 th,td{text-align:left;padding:.25rem .5rem .25rem 0;border-top:1px solid var(--line);vertical-align:top}
@@ -79,7 +82,7 @@ i.part0{background:var(--part0)}i.part1{background:var(--part1)}i.part2{backgrou
 .codes svg{display:block;width:100%;height:auto;background:#fff;border-radius:.4rem;border:1px solid var(--line)}
 .codes figcaption{font-size:.85rem;color:var(--soft);margin-top:.3rem;line-height:1.35}
 .codes b{display:block;color:var(--ink)}
-.address{font-size:.92em}
+.address{font-size:.85rem;color:var(--soft)}
 .technical summary::after{display:inline-block;margin-left:.4rem}
 .technical summary{color:var(--accent);font-size:.9rem;padding:.2rem 0}
 .hashes{font-size:.8rem;margin:.4rem 0 0}
@@ -112,10 +115,13 @@ h2,h3{break-after:avoid}
 .long .value,.long .none{grid-row:auto;grid-column:auto}
 .field{break-inside:avoid;border-top:.3pt solid #ccc}
 .badge,.notice{border:.6pt solid #000}
+.notice.bad{border-width:1.5pt;font-weight:700}
+.legend i{-webkit-print-color-adjust:exact;print-color-adjust:exact;border:.3pt solid #000}
+#withheld>p{break-after:avoid}
 .key{grid-template-columns:repeat(3,1fr);gap:2mm;margin:2mm 0 0}
 .key div{border:.3pt solid #bbb;padding:1mm 2mm}
 .key dd{font-size:11pt}
-.key dt,.name,.none,.about,.withheld p,.codes figcaption,table{font-size:8.5pt}
+.key dt,.name,.none,.about,.withheld p,.codes figcaption,.address,.legend,table{font-size:8.5pt}
 .bar{height:3mm}
 .how,.formats,.language,.hint,nav,summary::after,.technical{display:none}
 .withheld>div{border:.3pt dashed #888;padding:1.5mm 2mm;margin:1.5mm 0;break-inside:avoid}

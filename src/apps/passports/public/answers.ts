@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { version as programVersion } from '../../../engine/version.ts';
 import type { TenantQueries } from '../../../host/timeline.ts';
-import type { JsonObject, Reader } from '../compile/types.ts';
+import { type JsonObject, type Reader, readerPoints } from '../compile/types.ts';
 import { asJwt, type CredentialSigner, credentialOf, withDataIntegrity } from '../export/credential.ts';
 import { envelopeOf } from '../export/envelope.ts';
 import { statusListOf } from '../export/status-list.ts';
@@ -72,7 +72,9 @@ export class PassportAnswers {
   /** An ETag without quotes: the same tag, the same bytes. */
   async tag(on: TenantQueries, { passport, version }: FoundPassport, asked: Asked): Promise<string> {
     const predecessors = await predecessorsOf(on, passport.id);
-    const [last] = asked.reader === 'public' ? [] : await itemEventsOf(on, passport.id, { limit: 1 });
+    // For readers of point 4 alone: a tag that changes tells that there is new individual data.
+    const seesEvents = readerPoints[asked.reader].includes(4);
+    const [last] = seesEvents ? await itemEventsOf(on, passport.id, { limit: 1 }) : [];
     const parts = [
       version.id,
       version.state,

@@ -2,7 +2,9 @@ import { z } from 'zod';
 import { given } from '../../../given.ts';
 import { producers, readers } from '../../../host/roles.ts';
 import { type AnyRoute, id, page, pageOf, Reply, route, text } from '../../../host/route.ts';
+import { readerOf } from '../access.ts';
 import { type DocumentKind, documentKinds, type FactType, factTypes } from '../compile/types.ts';
+import { notFound, passportError } from '../errors.ts';
 import {
   type DocumentState,
   type DocumentVersion,
@@ -132,8 +134,28 @@ export const documentRoutes = ({ means, work }: RouteTools): readonly AnyRoute[]
     summary: 'One version of a document: how far it is, and what is wrong with it, by row and column',
     roles: [...producers, 'auditor'],
     params: byId,
+    query: z.strictObject({
+      sha256: z
+        .string()
+        .regex(/^[0-9a-f]{64}$/, { error: 'expected a SHA-256 as 64 hex digits' })
+        .optional()
+        .describe(
+          'Of the document, as its upload answered; another one is not found. A producer has to name it',
+        ),
+    }),
     response: shape,
-    handle: async ({ scope, params }) => documentJson(await requireDocumentVersion(scope, params.id)),
+    handle: async ({ scope, params, query, caller }) => {
+      // Problems quote the document. Who knows its hash has its bytes; an id alone is in logs and webhooks.
+      if (query.sha256 === undefined && readerOf(caller) !== 'owner')
+        throw passportError(
+          'VALIDATION_ERROR',
+          'query.sha256: a producer names the SHA-256 of the document, which the answer to its upload has',
+        );
+      const found = await requireDocumentVersion(scope, params.id);
+      if (query.sha256 !== undefined && query.sha256 !== found.sha256)
+        throw notFound('document version', params.id);
+      return documentJson(found);
+    },
   }),
   route({
     method: 'GET',

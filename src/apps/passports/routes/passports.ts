@@ -3,6 +3,7 @@ import { TallymanError } from '../../../engine/errors.ts';
 import { given } from '../../../given.ts';
 import { guests, operators, producers, readers } from '../../../host/roles.ts';
 import { type AnyRoute, pageOf, route, text, timestamp } from '../../../host/route.ts';
+import type { TenantQueries } from '../../../host/timeline.ts';
 import { readerOf } from '../access.ts';
 import { parseItems } from '../compile/documents/parse.ts';
 import {
@@ -12,6 +13,8 @@ import {
   type Reader,
   readerPoints,
 } from '../compile/types.ts';
+import { notFound, passportError } from '../errors.ts';
+import { publishedLinks, publishedVersion } from '../public/find.ts';
 import {
   type ItemEvent,
   itemEventsOf,
@@ -76,6 +79,28 @@ export const passportDetailsJson = (
   predecessors: predecessors.map(relatedJson),
   successors: successors.map(relatedJson),
 });
+
+/** For readers outside: a passport that never had an active version is none. */
+async function requirePublished(on: TenantQueries, id: string): Promise<void> {
+  if (!(await publishedVersion(on, id, { current: true }))) throw notFound('passport', id);
+}
+
+/** Of the batteries that were made from one, those whose own passports have been published. */
+async function publishedOf(
+  on: TenantQueries,
+  related: readonly RelatedItem[],
+): Promise<readonly RelatedItem[]> {
+  const links = new Set((await publishedLinks(on, related)).map(({ gtin, serial }) => `${gtin}/${serial}`));
+  return related.filter(({ gtin, serial }) => links.has(`${gtin}/${serial}`));
+}
+
+/** After recycling a tombstone is all that is left for readers outside; the issuer keeps its records. */
+export function requireExisting({ id, item }: StoredPassport): void {
+  if (item?.ceasedAt)
+    throw passportError('PASSPORT_NOT_ACTIVE', `passport ${id} has ceased: there is nothing left to read`, {
+      state: 'CEASED',
+    });
+}
 
 const eventShape = z.object({
   passport_id: uuid,
@@ -155,9 +180,13 @@ export const passportNounRoutes = ({ means, work }: RouteTools): readonly AnyRou
       response: shape.extend({ predecessors: z.array(related), successors: z.array(related) }),
       handle: async ({ scope, params, caller }) => {
         const passport = await requirePassport(scope, params.id);
+        const reader = readerOf(caller);
+        const isOwner = reader === 'owner';
+        if (!isOwner) await requirePublished(scope, params.id);
         const predecessors = await predecessorsOf(scope, params.id);
-        const successors = await successorsOf(scope, params.id);
-        return passportDetailsJson(passport, { predecessors, successors }, readerOf(caller));
+        const made = await successorsOf(scope, params.id);
+        const successors = isOwner ? made : await publishedOf(scope, made);
+        return passportDetailsJson(passport, { predecessors, successors }, reader);
       },
     }),
     route({
@@ -240,12 +269,17 @@ export const passportNounRoutes = ({ means, work }: RouteTools): readonly AnyRou
       }),
       response: pageOf(eventShape),
       handle: async ({ scope, params, query: { limit, cursor }, caller }) => {
-        if (!readerPoints[readerOf(caller)].includes(4))
+        const reader = readerOf(caller);
+        if (!readerPoints[reader].includes(4))
           throw new TallymanError(
             'FORBIDDEN',
             'individual data of a battery are for people with a legitimate interest (Annex XIII, point 4)',
           );
-        await requirePassport(scope, params.id);
+        const passport = await requirePassport(scope, params.id);
+        if (reader !== 'owner') {
+          await requirePublished(scope, params.id);
+          requireExisting(passport);
+        }
         const found = await itemEventsOf(scope, params.id, {
           limit: limit + 1,
           ...given({ before: cursor }),

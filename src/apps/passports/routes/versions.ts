@@ -16,6 +16,7 @@ import {
   artefactsOf,
   listVersions,
   type PassportVersion,
+  requirePassport,
   requireProduct,
   requireSnapshot,
   requireVersion,
@@ -28,6 +29,7 @@ import { requestItems } from '../write/issue.ts';
 import { requestItemVersion, requestModelVersion, revokeVersion } from '../write/versions.ts';
 import type { RouteTools } from './index.ts';
 import { issueBody, withItemsBody } from './issue.ts';
+import { requireExisting } from './passports.ts';
 import { byId, byProduct, hash, pageByUuids, uuid } from './shapes.ts';
 
 const shape = z.object({
@@ -86,13 +88,17 @@ const requested = z.object({
   version_id: uuid.nullable().describe('Null: such a version was asked for before'),
 });
 
-/** What left the house: guests see nothing that is not signed. */
+/** What is signed. Guests see what left the house: versions that counted once, of a passport that has not ceased. */
 async function signedArtefacts({
   scope,
   params,
-}: Pick<Call<{ id: string }, unknown, unknown>, 'scope' | 'params'>): Promise<VersionArtefacts> {
-  const { state } = await requireVersion(scope, params.id);
-  const artefacts = state === 'COMPILING' ? undefined : await artefactsOf(scope, params.id);
+  caller,
+}: Pick<Call<{ id: string }, unknown, unknown>, 'scope' | 'params' | 'caller'>): Promise<VersionArtefacts> {
+  const { state, activeAt, passportId } = await requireVersion(scope, params.id);
+  const isOwner = readerOf(caller) === 'owner';
+  if (state === 'COMPILING' || (activeAt === null && !isOwner)) throw notFound('signed version', params.id);
+  if (!isOwner) requireExisting(await requirePassport(scope, passportId));
+  const artefacts = await artefactsOf(scope, params.id);
   if (!artefacts) throw notFound('signed version', params.id);
   return artefacts;
 }

@@ -4,7 +4,7 @@ import { runTestCases } from '../compile/rules/test-cases.ts';
 import type { RulePackage, RuleProblem, TestCaseOutcome } from '../compile/types.ts';
 import { passportError } from '../errors.ts';
 
-/** What is wrong with a package that nobody has stored yet; its test cases run if nothing is. */
+/** What is wrong with a package that nobody has stored yet; its test cases run if nothing is. Without any it is not `ok`. */
 export function lookAt(value: unknown): {
   readonly ok: boolean;
   readonly problems: readonly RuleProblem[];
@@ -15,7 +15,7 @@ export function lookAt(value: unknown): {
   const checked = checkRules(parsed.package);
   if (!checked.ok) return { ok: false, problems: checked.problems, outcomes: [] };
   const outcomes = runTestCases(checked.rules);
-  return { ok: outcomes.every(({ passed }) => passed), problems: [], outcomes };
+  return { ok: outcomes.length > 0 && outcomes.every(({ passed }) => passed), problems: [], outcomes };
 }
 
 /** A package of the right shape; what its expressions mean is checked when it is tested or published. */

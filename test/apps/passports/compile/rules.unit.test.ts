@@ -5,6 +5,7 @@ import {
   parseRulePackage,
   type Rule,
   type RuleProblem,
+  type RuleTestCase,
   runTestCases,
 } from '../../../../src/apps/passports/compile/index.ts';
 import { noTrace, runRules } from '../../../../src/apps/passports/compile/rules/run.ts';
@@ -337,6 +338,28 @@ describe('BPC-6: test cases', () => {
       ],
     });
     expect(result).toMatchObject({ ok: false, problems: [{ code: 'VALIDATION_ERROR' }] });
+  });
+
+  test('BPC-6: a case that expects nothing is refused, and would fail: it proves nothing', () => {
+    const rules = withCase(3, 6);
+    const [first] = rules.package.testCases;
+    const empty = { ...rules.package, testCases: [{ ...(first as RuleTestCase), expect: {} }] };
+    expect(checkRules(empty)).toEqual({
+      ok: false,
+      problems: [
+        {
+          code: 'VALIDATION_ERROR',
+          rule: null,
+          position: null,
+          message: expect.stringMatching(
+            /^test case "twice" expects nothing, so it would pass .*: name at least one field in "expect"/,
+          ),
+        },
+      ],
+    });
+    expect(runTestCases({ ...rules, package: empty })).toEqual([
+      { name: 'twice', passed: false, differences: [] },
+    ]);
   });
 
   test('an expression that would run for hours is stopped', () => {

@@ -133,6 +133,45 @@ test('BPC-11: superseded, revoked and ceased passports say so; of a ceased one o
   }
 });
 
+test('BPC-11, BPC-17: a version that has ended has no green mark, and says so again where the codes are', () => {
+  const valid = (text: string): string | undefined =>
+    /<span class="badge (\w+)">✓ Signature valid/.exec(text)?.[1];
+  const sentences = {
+    ACTIVE: 'This is the version in force.',
+    SUPERSEDED: 'A newer version has taken the place of this one.',
+    REVOKED: 'The issuer has revoked this version. Do not rely on it.',
+  } as const;
+  for (const [state, tone, mark] of [
+    ['ACTIVE', 'good', 'good'],
+    ['SUPERSEDED', 'warn', 'plain'],
+    ['REVOKED', 'bad', 'plain'],
+  ] as const) {
+    const shown = page('public', 'en', { state });
+    expect([state, valid(shown)]).toEqual([state, mark]);
+    expect(shown).toContain(`<section class="head is-${tone}">`);
+    const [, verification = ''] = shown.split('<section id="verification">');
+    expect(verification.includes(`<p class="notice ${tone}">${sentences[state]}</p>`)).toBe(
+      state !== 'ACTIVE',
+    );
+  }
+  expect(page('public', 'en', { state: 'REVOKED', publicKeys: {} })).toContain('<span class="badge bad">✗');
+  expect(page('public', 'en', { ceasedAt: '2039-05-01T00:00:00Z' })).toContain(
+    '<section class="head is-warn">',
+  );
+});
+
+test('BPC-17: on paper the legend keeps its colours, no heading stands alone, and the address has a line of its own', () => {
+  const shown = page('public', 'en');
+  const [, print = ''] = shown.split('@media print{');
+  expect(print).toMatch(/\.legend i\{[^}]*print-color-adjust:exact/);
+  expect(print).toMatch(/h2,h3\{break-after:avoid\}/);
+  expect(print).toMatch(/#withheld>p\{break-after:avoid\}/);
+  expect(print).toMatch(/\.notice\.bad\{border-width:1\.5pt/);
+  // Beside a code there is no room for it on a phone: it broke within the name of the host.
+  expect(shown).toMatch(/<p class="address">Label code: https:\/\/passports\.example\//);
+  expect(shown).not.toMatch(/<figcaption>[^§]*?passports\.example[^§]*?<\/figcaption>/);
+});
+
 test('BPC-17: everything is escaped, wherever it comes from, and only web addresses become links', () => {
   const evil = `"><script>alert(1)</script><img src=x onerror='x'>\u0000`;
   const rules = {

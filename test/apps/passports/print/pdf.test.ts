@@ -13,6 +13,7 @@ import { qrModules } from '../../../../src/apps/passports/qr/modules.ts';
 import { printableQrPng, qrPng } from '../../../../src/apps/passports/qr/png.ts';
 import { sourceWith } from '../page/sample.ts';
 import { jsQr, pageImage, zbar } from './decoders.ts';
+import { streamsOf, textOfPdf } from './pdf-text.ts';
 
 const view = viewOf(disclose(sourceWith(), 'public'));
 const sizes = Object.keys(labelSizes) as readonly LabelSize[];
@@ -65,26 +66,6 @@ test('BPC-12: the PDF for the public has nothing that only others may see', asyn
   }
   expect(await text('owner', { ceasedAt: '2039-05-01T00:00:00Z' })).not.toContain('99.962');
 });
-
-/** What pdfkit has drawn, page by page. */
-const streamsOf = (bytes: Uint8Array): readonly string[] =>
-  [
-    ...Buffer.from(bytes)
-      .toString('latin1')
-      .matchAll(/stream\n([\s\S]*?)\nendstream/g),
-  ].map(([, stream = '']) => inflateSync(Buffer.from(stream, 'latin1')).toString('latin1'));
-
-/** The text that is drawn: pdfkit writes it as hex in compressed streams. */
-const textOfPdf = (bytes: Uint8Array): string =>
-  streamsOf(bytes)
-    .map((content) =>
-      content.replace(/\[([^\]]*)\] TJ/g, (_, parts: string) =>
-        [...parts.matchAll(/<([0-9a-f]*)>/g)]
-          .map(([, hex = '']) => Buffer.from(hex, 'hex').toString('latin1'))
-          .join(''),
-      ),
-    )
-    .join('\n');
 
 test('BPC-10: no label is made of a version that does not count', async () => {
   const revoked = viewOf(disclose(sourceWith({ state: 'REVOKED' }), 'owner'));

@@ -42,10 +42,17 @@ export function shapeProblems({ id, version, rules, testCases }: RulePackage): r
     seen.add(rule.field);
     for (const message of ruleProblems(rule)) say(rule.field, message);
   }
-  for (const testCase of testCases)
-    for (const field of Object.keys(testCase.expect))
-      if (!seen.has(field))
-        say(null, `test case "${testCase.name}" expects ${field}, for which there is no rule`);
+  for (const { name, expect } of testCases) {
+    const fields = Object.keys(expect);
+    if (fields.length === 0)
+      say(
+        null,
+        `test case "${name}" expects nothing, so it would pass whatever the rules give: name at least one field in "expect" ` +
+          'and what it gives, such as {"mass": {"error": "FACT_MISSING"}}, or remove the case',
+      );
+    for (const field of fields)
+      if (!seen.has(field)) say(null, `test case "${name}" expects ${field}, for which there is no rule`);
+  }
   try {
     canonical({ rules, testCases } as unknown as Json);
   } catch (error) {
