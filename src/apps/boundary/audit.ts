@@ -47,7 +47,8 @@ export async function auditLog(
   }
 }
 
-function damageOf(entry: StoredEntry, before: StoredEntry | undefined): string | undefined {
+/** What is wrong with an entry, given the one before. */
+export function damageOf(entry: StoredEntry, before: StoredEntry | undefined): string | undefined {
   const { offset, key, digest, chain, record } = entry;
   if (before && offset !== before.offset + 1)
     return `offsets ${before.offset + 1} to ${offset - 1} before it are missing`;

@@ -34,20 +34,41 @@ type Outcome = { readonly appended: Appended } | { readonly refused: Error };
 export class Intake {
   readonly #options: IntakeOptions;
   readonly #now: () => number;
+  #underWay = 0;
 
   constructor(options: IntakeOptions) {
     this.#options = options;
     this.#now = options.now ?? Date.now;
   }
 
+  /** Whether appends are under way in this process: a backlog that drains lets them go first. */
+  get isBusy(): boolean {
+    return this.#underWay > 0;
+  }
+
   /** Resolves when the fact is durable here; never waits for the other zone. */
-  async append(caller: Caller, input: FactInput): Promise<Appended> {
-    const appendNow = await this.#prepare(caller, input);
-    return appendNow();
+  append(caller: Caller, input: FactInput): Promise<Appended> {
+    return this.#during(async () => {
+      const appendNow = await this.#prepare(caller, input);
+      return appendNow();
+    });
   }
 
   /** An outcome for each, in order; those that are appended get their offsets in this order. */
-  async appendAll(caller: Caller, inputs: readonly FactInput[]): Promise<Outcome[]> {
+  appendAll(caller: Caller, inputs: readonly FactInput[]): Promise<Outcome[]> {
+    return this.#during(() => this.#appendAll(caller, inputs));
+  }
+
+  async #during<T>(work: () => Promise<T>): Promise<T> {
+    this.#underWay += 1;
+    try {
+      return await work();
+    } finally {
+      this.#underWay -= 1;
+    }
+  }
+
+  async #appendAll(caller: Caller, inputs: readonly FactInput[]): Promise<Outcome[]> {
     const prepared = await Promise.allSettled(inputs.map((input) => this.#prepare(caller, input)));
     const outcomes = await Promise.allSettled(
       prepared.map((each) => (each.status === 'fulfilled' ? each.value() : Promise.reject(each.reason))),

@@ -90,15 +90,26 @@ export const keyHashOf = (keyPrefix: string, key: string): string =>
 export const firstChain = (epoch: string): string =>
   hash('sha256', Buffer.from(epoch.replaceAll('-', ''), 'hex'));
 
-/** The chain hash of an entry, from that of the entry before. The key comes last: all else has a fixed length. */
-export function nextChain(
+/** The chain hash of an entry, from that of the entry before. */
+export const nextChain = (
   before: string,
   { offset, key, digest, text }: Pick<LogEntry, 'offset' | 'key' | 'digest' | 'text'>,
+): string => chainOver(before, { offset, key, digest, textHash: hash('sha256', text) });
+
+/** The same for a reader that has the hash of the text only. The key comes last: all else has a fixed length. */
+export function chainOver(
+  before: string,
+  {
+    offset,
+    key,
+    digest,
+    textHash,
+  }: Pick<LogEntry, 'offset' | 'key' | 'digest'> & { readonly textHash: string },
 ): string {
   const fixed = Buffer.alloc(104);
   fixed.write(before, 0, 'hex');
   fixed.writeBigInt64BE(BigInt(offset), 32);
   fixed.write(digest, 40, 'hex');
-  fixed.write(hash('sha256', text), 72, 'hex');
+  fixed.write(textHash, 72, 'hex');
   return hash('sha256', Buffer.concat([fixed, Buffer.from(key)]));
 }

@@ -1,81 +1,15 @@
 import { randomBytes } from 'node:crypto';
-import { createClient } from '@connectrpc/connect';
-import { createGrpcTransport } from '@connectrpc/connect-node';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { isSignedBy, signReceipt } from '../../../src/apps/boundary/domain/receipt.ts';
 import { HandOff } from '../../../src/apps/boundary/handoff/loop.ts';
+import { Pace } from '../../../src/apps/boundary/handoff/pace.ts';
 import { pullOnce } from '../../../src/apps/boundary/handoff/pull.ts';
 import { pushOnce } from '../../../src/apps/boundary/handoff/push.ts';
 import { peerConsumer } from '../../../src/apps/boundary/handoff/source.ts';
-import { BoundaryService } from '../../../src/apps/boundary/proto/tallyman/boundary/v1/boundary_pb.ts';
 import { startBoundaryServer } from '../../../src/apps/boundary/rpc/server.ts';
-import type { StoredEntry, StreamId } from '../../../src/apps/boundary/store/store.ts';
 import { firstChain } from '../../../src/engine/log/entry.ts';
 import { silentLogger } from '../../../src/engine/logger.ts';
-import { TestAuthority } from './rpc/certificates.ts';
 import { testNode } from './rpc/node.ts';
-
-const out: StreamId = { tenantId: 'default', buffer: 'store', from: 'plant-a', to: 'enterprise' };
-const into: StreamId = { ...out, buffer: 'forward' };
-
-async function twoZones() {
-  const authority = await TestAuthority.make();
-  const plant = await testNode('plant-a');
-  const enterprise = await testNode('enterprise');
-  const tls = { load: () => authority.server(), identities: { trustDomain: 'example' } };
-  const first = await enterprise.serve(tls);
-  const nodeOptions = {
-    ...(await authority.issue({ uris: ['spiffe://example/zone/plant-a/peer'] })),
-    ca: authority.ca,
-  };
-  const transport = () => createGrpcTransport({ baseUrl: `https://localhost:${first.port}`, nodeOptions });
-  const options = {
-    store: plant.store,
-    objects: plant.objects,
-    stream: out,
-    peer: createClient(BoundaryService, transport()),
-    isGenuine: (receipt: Parameters<typeof isSignedBy>[0]) => isSignedBy(receipt, enterprise.publicKey),
-    instance: 'i1',
-    batch: 20,
-    carried: new Set<string>(),
-  };
-  const input = {
-    fromZone: 'plant-a',
-    toZone: 'enterprise',
-    producedAt: 1,
-    subject: 'order:1',
-    predicate: 'is',
-  };
-  const append = (messageId: string, object: unknown = 1) =>
-    plant.node.intake.append(
-      { tenantId: 'default', authorize: () => {} },
-      { ...input, messageId, objectJson: JSON.stringify(object) },
-    );
-  const putObject = async (key: string, bytes: Buffer, on = plant) => {
-    async function* source() {
-      yield bytes;
-    }
-    const name = { bucket: 'files', key };
-    return { ...name, ...(await on.objects.put({ ...name, tenantId: 'default' }, source())) };
-  };
-  const all = async (on: typeof plant, stream: StreamId): Promise<StoredEntry[]> => {
-    const read: StoredEntry[] = [];
-    for (;;) {
-      const page = await on.store.read(stream, {
-        after: read.at(-1)?.offset ?? 0,
-        limit: 1000,
-        maxBytes: 1e7,
-      });
-      if (page.length === 0) return read;
-      read.push(...page);
-    }
-  };
-  const push = () => pushOnce(options, 0, new AbortController().signal);
-  return { authority, plant, enterprise, first, tls, options, append, putObject, all, push };
-}
-
-const essence = (entries: readonly StoredEntry[]) =>
-  entries.map(({ offset, key, digest, text }) => [offset, key, digest, text]);
+import { essence, into, out, pulling, twoZones } from './two-zones.ts';
 
 describe('hand-off by push', () => {
   test('BND-8: while the line is cut facts gather, then all cross once, in order, with their objects and receipts', async () => {
@@ -168,6 +102,31 @@ describe('hand-off by push', () => {
     expect(await plant.store.receipts(out, { after: 0, limit: 10 })).toHaveLength(1);
   });
 
+  test('BND-9: a backlog drains in batches of its pace, and what is appended now crosses at once', async () => {
+    const { plant, options, append } = await twoZones();
+    let now = 0;
+    const waits: number[] = [];
+    const pace = new Pace({
+      factsPerSecond: 10,
+      isBusy: () => plant.node.intake.isBusy,
+      clock: () => now,
+      wait: async (ms) => {
+        waits.push(ms);
+        now += ms;
+      },
+    });
+    const push = () => pushOnce({ ...options, pace }, 0, new AbortController().signal);
+    for (let n = 1; n <= 35; n++) await append(`m${n}`, n);
+    expect([await push(), await push(), await push(), await push()]).toEqual([10, 10, 10, 5]);
+    expect(waits).toEqual([1000, 1000]);
+    const appending = append('now');
+    expect(plant.node.intake.isBusy).toBe(true);
+    await appending;
+    expect(plant.node.intake.isBusy).toBe(false);
+    expect(await push()).toBe(1);
+    expect(waits).toEqual([1000, 1000]);
+  });
+
   test('BND-10: nothing is confirmed by a receipt that the other zone has not signed', async () => {
     const { plant, append, options } = await twoZones();
     await append('a');
@@ -180,31 +139,6 @@ describe('hand-off by push', () => {
 });
 
 describe('hand-off by pull', () => {
-  async function pulling() {
-    const zones = await twoZones();
-    const { plant, enterprise, authority, tls } = zones;
-    plant.peerKeys.set('enterprise', enterprise.publicKey);
-    const { port } = await plant.serve(tls);
-    const nodeOptions = {
-      ...(await authority.issue({ uris: ['spiffe://example/zone/enterprise/peer'] })),
-      ca: authority.ca,
-    };
-    const options = {
-      store: enterprise.store,
-      objects: enterprise.objects,
-      stream: into,
-      peer: createClient(
-        BoundaryService,
-        createGrpcTransport({ baseUrl: `https://localhost:${port}`, nodeOptions }),
-      ),
-      sign: (receipt: Parameters<typeof signReceipt>[0]) =>
-        signReceipt(receipt, { id: 'k1', privateKey: enterprise.privateKey }),
-      instance: 'e1',
-      batch: 20,
-    };
-    return { ...zones, options, pull: () => pullOnce(options, 0, new AbortController().signal) };
-  }
-
   test('BND-8: the receiver fetches facts and objects, both sides keep the receipts, and quarantine what is poison', async () => {
     const { plant, enterprise, append, putObject, all, pull } = await pulling();
     expect(await pull()).toBe(0);

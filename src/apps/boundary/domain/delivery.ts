@@ -23,10 +23,28 @@ export interface DeliveredEntry {
 
 export interface Delivery {
   readonly epoch: string;
+  /** Offsets before the first entry that the source has dropped, in order: gap records take their places. */
+  readonly dropped?: readonly DroppedRange[];
   /** Of the entry before the first one. */
   readonly chainBefore: string;
   readonly entries: readonly DeliveredEntry[];
 }
+
+/** Offsets of a source's log. */
+export interface ChainedRange {
+  readonly from: number;
+  readonly to: number;
+  /** The source's chain hash at `to`: what follows is checked against it. */
+  readonly chain: string;
+}
+
+/** Facts that a source has dropped before they crossed, because their stream was full. */
+export type DroppedRange = ChainedRange;
+
+const sha256 = /^[0-9a-f]{64}$/;
+
+/** Gap records that one delivery may bring. */
+export const mostDropped = 1000;
 
 /** How far a stream has come: everything up to the offset is durable. */
 export interface Frontier {
@@ -40,23 +58,41 @@ export interface CheckedEntry extends DeliveredEntry {
   readonly record: FactRecord;
 }
 
+/**
+ * Passes over what the source has dropped: returns the offsets beyond the frontier that need gap records, and the frontier
+ * behind them. Its chain hash there is the source's word; every entry after it is checked against it.
+ */
+export function passDropped(
+  frontier: Frontier,
+  { epoch, dropped = [] }: Delivery,
+  zones: ZonePair,
+): { readonly frontier: Frontier; readonly gaps: readonly DroppedRange[] } {
+  const gaps: DroppedRange[] = [];
+  let reached = frontier;
+  if (dropped.length > 0) requireEpoch(frontier, epoch, streamName(zones));
+  for (const { from, to, chain } of dropped) {
+    if (to <= reached.offset) continue;
+    if (from > reached.offset + 1) throw gapBefore(streamName(zones), reached.offset, from);
+    if (!sha256.test(chain)) throw broken(streamName(zones), to);
+    gaps.push({ from: reached.offset + 1, to, chain });
+    reached = { epoch, offset: to, chain };
+  }
+  if (reached.offset - frontier.offset > mostDropped)
+    throw refused(
+      'too_many_dropped',
+      `${streamName(zones)}: a delivery passes over ${reached.offset - frontier.offset} dropped facts; the limit is ${mostDropped}`,
+    );
+  return { frontier: reached, gaps };
+}
+
 /** Returns the entries beyond the frontier, or throws. */
 export function checkDelivery(frontier: Frontier, delivery: Delivery, zones: ZonePair): CheckedEntry[] {
   const { epoch, chainBefore, entries } = delivery;
   const stream = streamName(zones);
   const [first] = entries;
   if (!first) return [];
-  if (epoch !== frontier.epoch)
-    throw refused(
-      'epoch_mismatch',
-      `${stream} is known here in epoch ${frontier.epoch}, and epoch ${epoch} was delivered: its source was restored or replaced. ` +
-        `Compare both sides (zones reconcile), then accept the new epoch after offset ${frontier.offset}.`,
-    );
-  if (first.offset > frontier.offset + 1)
-    throw refused(
-      'offset_gap',
-      `${stream} was received up to offset ${frontier.offset}; a delivery must begin at ${frontier.offset + 1} or before, and this one begins at ${first.offset}`,
-    );
+  requireEpoch(frontier, epoch, stream);
+  if (first.offset > frontier.offset + 1) throw gapBefore(stream, frontier.offset, first.offset);
   const last = first.offset + entries.length - 1;
   // To compare it takes the chain hash at the frontier: an older one is not known, and would prove nothing.
   if (last < frontier.offset)
@@ -75,6 +111,21 @@ export function checkDelivery(frontier: Frontier, delivery: Delivery, zones: Zon
     return entry.offset > frontier.offset ? [{ ...entry, record: recordIn(entry, zones) }] : [];
   });
 }
+
+function requireEpoch(frontier: Frontier, epoch: string, stream: string): void {
+  if (epoch !== frontier.epoch)
+    throw refused(
+      'epoch_mismatch',
+      `${stream} is known here in epoch ${frontier.epoch}, and epoch ${epoch} was delivered: its source was restored or replaced. ` +
+        `Compare both sides (zones reconcile), then accept the new epoch after offset ${frontier.offset}.`,
+    );
+}
+
+const gapBefore = (stream: string, reached: number, first: number): BoundaryError =>
+  refused(
+    'offset_gap',
+    `${stream} was received up to offset ${reached}; a delivery must begin at ${reached + 1} or before, and this one begins at ${first}`,
+  );
 
 /** The chain hash covers key, digest and text; that they belong together, and to this stream, is checked here. */
 function recordIn(entry: DeliveredEntry, zones: ZonePair): FactRecord {

@@ -75,6 +75,7 @@ export type Action =
   | { readonly kind: 'consume'; readonly stream: ZonePair }
   | { readonly kind: 'deliver'; readonly stream: ZonePair }
   | { readonly kind: 'frontier'; readonly stream: ZonePair }
+  | { readonly kind: 'reconcile'; readonly stream: ZonePair }
   | { readonly kind: 'put objects' }
   | { readonly kind: 'get objects' };
 
@@ -119,6 +120,11 @@ function objection(who: Identity, action: Action, node: NodeZone): string | unde
       if (isPeer && who.zone !== action.stream.from)
         return `it belongs to zone "${who.zone}" and cannot deliver for "${action.stream.from}"`;
       return action.stream.to === node.zone ? undefined : `this node belongs to zone "${node.zone}"`;
+    case 'reconcile':
+      if (!isPeer && who.role !== 'local') return `its role is ${who.role}, and only a peer may`;
+      return [action.stream.from, action.stream.to].includes(who.zone)
+        ? undefined
+        : `${streamName(action.stream)} does not concern zone "${who.zone}"`;
     case 'frontier':
       return isHere || [action.stream.from, action.stream.to].includes(who.zone)
         ? undefined

@@ -22,6 +22,19 @@ export interface FactRecord {
   /** Canonical JSON, as text: what comes out is what went in. */
   readonly object: string;
   readonly reference?: ObjectReference;
+  readonly standsFor?: StandsFor;
+}
+
+/**
+ * The fact that a later one stands for, because the receiver could not take it: its content comes again under an id of its
+ * own, or the later fact says that it was dropped.
+ */
+export interface StandsFor {
+  readonly epoch: string;
+  readonly offset: number;
+  readonly messageId: string;
+  /** Its content does not come again. */
+  readonly isDropped?: true;
 }
 
 /** In the place of a fact that a forward buffer could not take: offsets stay those of the source. */
@@ -47,6 +60,16 @@ export function recordOf(fact: Fact, acceptedAt: number): FactRecord {
     object: fact.object,
     ...(reference !== undefined && { reference }),
   };
+}
+
+/** As a peer has sent it: only what is well-formed counts. */
+export function standsForIn({ standsFor }: FactRecord): StandsFor | undefined {
+  return standsFor &&
+    typeof standsFor.epoch === 'string' &&
+    typeof standsFor.messageId === 'string' &&
+    Number.isSafeInteger(standsFor.offset)
+    ? standsFor
+    : undefined;
 }
 
 export const isGap = (record: FactRecord | GapRecord): record is GapRecord => 'gap' in record;

@@ -8,10 +8,11 @@ import type { ObjectReference } from '../domain/object-reference.ts';
 import type { Receipt, SignedReceipt } from '../domain/receipt.ts';
 import type { Objects } from '../objects/objects.ts';
 import type { StoredFact } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
-import { receiptMessage } from '../rpc/messages.ts';
+import { droppedRange, quarantinedMessage, receiptMessage } from '../rpc/messages.ts';
 import type { FactStore, StreamId } from '../store/store.ts';
+import type { Pace } from './pace.ts';
 import type { Peer } from './push.ts';
-import { receivedEntry, referenceIn } from './receive.ts';
+import { type ReceiveLimits, receivedEntry, referenceIn } from './receive.ts';
 import { peerConsumer } from './source.ts';
 
 export interface PullOptions {
@@ -25,6 +26,9 @@ export interface PullOptions {
   readonly instance: string;
   /** Facts in one delivery. Default 500. */
   readonly batch?: number;
+  readonly limits?: ReceiveLimits;
+  /** How fast a backlog drains. Default: as fast as it goes. */
+  readonly pace?: Pace;
 }
 
 /** Takes over what there is, or waits for it up to `waitMs`, and returns how many facts that were. */
@@ -33,23 +37,46 @@ export async function pullOnce(options: PullOptions, waitMs: number, signal: Abo
   const zones = { fromZone: stream.from, toZone: stream.to };
   const consumer = { stream: zones, consumerName: peerConsumer(stream.to), instanceId: instance };
   const have = await store.frontier(stream);
-  const { facts, epoch } = await peer.fetchFacts(
+  const fetched = await peer.fetchFacts(
     {
       ...consumer,
-      limit: options.batch ?? 500,
+      ...(options.pace?.batch(options.batch ?? 500) ?? { limit: options.batch ?? 500 }),
       waitMs,
       withRecords: true,
       ...(have && { have: { ...have, offset: BigInt(have.offset) } }),
     },
     { signal },
   );
+  const { facts, epoch } = fetched;
   if (facts.length === 0) return 0;
-  for (const { record } of facts) {
+  await options.pace?.take(
+    {
+      entries: facts.map(({ record }) => ({ text: record })),
+      backlog: Number(fetched.backlog),
+    },
+    signal,
+  );
+  const dropped = fetched.dropped.map(droppedRange);
+  const passed = dropped.at(-1);
+  // What comes behind dropped facts is taken by the next step.
+  const taken = passed ? [] : facts;
+  const sizes = new Map<string, number>();
+  for (const { record } of taken) {
     const reference = referenceIn(record);
-    if (reference) await fetchObject(options, reference, signal);
+    if (reference) sizes.set(record, await fetchObject(options, reference, signal));
   }
-  const entries = await Promise.all(facts.map((fact) => receivedEntry(objects, stream, deliveredFact(fact))));
-  const delivery = { epoch, chainBefore: have?.chain ?? firstChain(epoch), entries };
+  const entries = await Promise.all(
+    taken.map((fact) =>
+      receivedEntry(
+        objects,
+        stream,
+        { ...deliveredFact(fact), objectBytes: sizes.get(fact.record) ?? 0 },
+        options.limits,
+      ),
+    ),
+  );
+  const chainBefore = passed?.chain ?? have?.chain ?? firstChain(epoch);
+  const delivery = { epoch, dropped, chainBefore, entries };
   const { frontier, receipt, quarantined } = await store.deliver(stream, delivery, sign);
   // If this is lost, the next fetch says what is here, and that is confirmed then.
   await peer.confirmReceipt(
@@ -57,14 +84,11 @@ export async function pullOnce(options: PullOptions, waitMs: number, signal: Abo
       ...consumer,
       offset: BigInt(frontier.offset),
       ...(receipt && { receipt: receiptMessage(receipt) }),
-      quarantined: quarantined.map(({ offset, reason, message, messageId }) => ({
-        offset: BigInt(offset),
-        gap: { reason, message, messageId },
-      })),
+      quarantined: quarantined.map(quarantinedMessage),
     },
     { signal },
   );
-  return entries.length;
+  return passed ? passed.to - (have?.offset ?? 0) : entries.length;
 }
 
 function deliveredFact({ offset, digest, chain, record, entry }: StoredFact) {
@@ -72,22 +96,34 @@ function deliveredFact({ offset, digest, chain, record, entry }: StoredFact) {
   return { offset, key, digest, chain, record };
 }
 
-/** Objects come before the facts that name them. One that is here is not fetched again. */
+/**
+ * Objects come before the facts that name them. One that is here is not fetched again. Returns the size; an object that is too
+ * large here is left where it is.
+ */
 async function fetchObject(
   { objects, stream, peer }: PullOptions,
   { bucket, key, digest, mediaType }: ObjectReference,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<number> {
   const name = { tenantId: stream.tenantId, bucket, key };
   const here = await objects.info(name).catch((error: unknown) => {
     if (error instanceof BoundaryError && error.code === 'NOT_FOUND') return undefined;
     throw error;
   });
   // Other bytes under this name: the fact goes into quarantine.
-  if (here) return;
+  if (here) return here.size;
+  const parts = peer.getObject({ bucket, key }, { signal })[Symbol.asyncIterator]();
+  const first = await parts.next();
+  const size = !first.done && first.value.part.case === 'info' ? Number(first.value.part.value.size) : 0;
   async function* bytes() {
-    for await (const { part } of peer.getObject({ bucket, key }, { signal }))
-      if (part.case === 'data') yield part.value;
+    try {
+      for (let next = await parts.next(); !next.done; next = await parts.next())
+        if (next.value.part.case === 'data') yield next.value.part.value;
+    } finally {
+      await parts.return?.();
+    }
   }
-  await objects.put(name, bytes(), { digest, mediaType });
+  if (size > objects.maxBytes) await parts.return?.();
+  else await objects.put(name, bytes(), { digest, mediaType });
+  return size;
 }

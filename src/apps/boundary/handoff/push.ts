@@ -13,8 +13,10 @@ import type { SignedReceipt } from '../domain/receipt.ts';
 import { isGap } from '../domain/record.ts';
 import type { Objects } from '../objects/objects.ts';
 import type { BoundaryService } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
+import { droppedMessage } from '../rpc/messages.ts';
 import type { FactStore, StoredEntry, StreamId } from '../store/store.ts';
-import { goBack, keepAnswer, peerConsumer, requireSamePast } from './source.ts';
+import type { Pace } from './pace.ts';
+import { droppedAfter, goBack, keepAnswer, peerConsumer, requireSamePast } from './source.ts';
 
 export type Peer = Client<typeof BoundaryService>;
 
@@ -32,6 +34,8 @@ export interface PushOptions {
   readonly carried: Set<string>;
   /** Facts in one delivery. Default 500. */
   readonly batch?: number;
+  /** How fast a backlog drains. Default: as fast as it goes. */
+  readonly pace?: Pace;
 }
 
 /** Carries what there is, or waits for it up to `waitMs`, and returns how many facts the receiver has taken. */
@@ -41,10 +45,11 @@ export async function pushOnce(options: PushOptions, waitMs: number, signal: Abo
   const fetched = await fetchFacts(store, stream, {
     consumer,
     instance,
-    limit: options.batch ?? 500,
+    ...(options.pace?.batch(options.batch ?? 500) ?? { limit: options.batch ?? 500 }),
     waitMs,
     signal,
   });
+  await options.pace?.take(fetched, signal);
   const state = await store.state(stream);
   if (!state || fetched.entries.length === 0) return 0;
   const zones = { fromZone: stream.from, toZone: stream.to };
@@ -64,52 +69,66 @@ export async function pushOnce(options: PushOptions, waitMs: number, signal: Abo
     );
     return fetched.entries.length;
   }
-  if ((entries[0]?.offset ?? 0) > reached.offset + 1) {
+  const dropped =
+    state.first > reached.offset + 1 ? await droppedAfter(store, stream, state, reached.offset) : [];
+  const passed = dropped.at(-1);
+  // What comes behind dropped facts is carried by the next step.
+  const carried = passed ? [] : entries;
+  if (!passed && (entries[0]?.offset ?? 0) > reached.offset + 1) {
     await goBack(store, stream, state, reached);
     return 0;
   }
-  for (const reference of referencesIn(entries)) await carryObject(options, reference, signal);
+  const sizes = new Map<string, number>();
+  for (const reference of referencesIn(carried))
+    sizes.set(idOf(reference), await carryObject(options, reference, signal));
   const answer = await peer.deliverFacts(
     {
       stream: zones,
       epoch: state.epoch,
-      chainBefore: reached.chain,
-      facts: entries.map(({ offset, key, digest, chain, text }) => ({
+      dropped: dropped.map(droppedMessage),
+      chainBefore: passed?.chain ?? reached.chain,
+      facts: carried.map(({ offset, key, digest, chain, text, record }) => ({
         offset: BigInt(offset),
         key,
         digest,
         chain,
         record: text,
+        objectBytes: BigInt((!isGap(record) && record.reference && sizes.get(idOf(record.reference))) || 0),
       })),
     },
     { signal },
   );
-  await keepAnswer(options, answer);
+  await keepAnswer({ ...options, sent: carried }, answer);
   options.carried.clear();
   const { offset } = answer.frontier ?? {};
-  const last = entries.at(-1)?.offset ?? 0;
-  return (
-    (await store.confirm(stream, consumer, instance, Math.min(Number(offset ?? 0n), last))) - fetched.cursor
-  );
+  const last = passed?.to ?? entries.at(-1)?.offset ?? 0;
+  const upTo = Math.min(Number(offset ?? 0n), last);
+  const confirmed = await store.confirm(stream, consumer, instance, upTo);
+  return passed ? passed.to - reached.offset : confirmed - fetched.cursor;
 }
 
 function referencesIn(entries: readonly StoredEntry[]): ObjectReference[] {
   const references = new Map<string, ObjectReference>();
   for (const { record } of entries)
-    if (!isGap(record) && record.reference)
-      references.set(`${record.reference.bucket}/${record.reference.key}`, record.reference);
+    if (!isGap(record) && record.reference) references.set(idOf(record.reference), record.reference);
   return [...references.values()];
 }
 
-/** Objects go before the facts that name them. Sending one again changes nothing, and is spared within one life of the node. */
+const idOf = ({ bucket, key, digest }: ObjectReference): string => `${digest} ${bucket}/${key}`;
+
+/**
+ * Objects go before the facts that name them. Sending one again changes nothing, and is spared within one life of the node.
+ * Returns the object's size.
+ */
 async function carryObject(
   { objects, stream, peer, carried }: PushOptions,
-  { bucket, key, digest }: ObjectReference,
+  reference: ObjectReference,
   signal: AbortSignal,
-): Promise<void> {
-  const id = `${digest} ${bucket}/${key}`;
-  if (carried.has(id)) return;
-  const { info, bytes } = await objects.get({ tenantId: stream.tenantId, bucket, key });
+): Promise<number> {
+  const { bucket, key, digest } = reference;
+  const name = { tenantId: stream.tenantId, bucket, key };
+  if (carried.has(idOf(reference))) return (await objects.info(name)).size;
+  const { info, bytes } = await objects.get(name);
   async function* parts() {
     const { mediaType = '' } = info;
     yield { part: { case: 'header' as const, value: { bucket, key, digest, mediaType } } };
@@ -118,8 +137,10 @@ async function carryObject(
   try {
     await peer.putObject(parts(), { signal });
   } catch (error) {
-    // Another object has this name there: the fact goes into quarantine when it is delivered.
-    if (ConnectError.from(error).code !== Code.AlreadyExists) throw error;
+    // Another object has this name there, or it is too large there: the fact goes into quarantine when it is delivered.
+    const { code, rawMessage } = ConnectError.from(error);
+    if (code !== Code.AlreadyExists && !rawMessage.startsWith('object_too_large')) throw error;
   }
-  carried.add(id);
+  carried.add(idOf(reference));
+  return info.size;
 }

@@ -3,33 +3,47 @@ import type { DeliveredEntry } from '../domain/delivery.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import type { ObjectReference } from '../domain/object-reference.ts';
 import type { Objects } from '../objects/objects.ts';
-import type { DeliveredFact } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
 import type { StreamId } from '../store/store.ts';
 
-/** A larger record goes into quarantine: consumers could not fetch it. */
-const maxRecordBytes = 1024 * 1024;
+export interface ReceiveLimits {
+  /** A larger record goes into quarantine. At most 1 MiB: consumers could not fetch more. */
+  readonly maxRecordBytes: number;
+}
+
+export const defaultReceiveLimits: ReceiveLimits = { maxRecordBytes: 1024 * 1024 };
+
+/** A fact on its way, from any transport. */
+export interface ReceivedFact {
+  readonly offset: number | bigint;
+  /** The message id. */
+  readonly key: string;
+  readonly digest: string;
+  readonly chain: string;
+  /** The record, byte for byte. */
+  readonly record: string;
+  /** The size of the object that the fact names; 0: not said. */
+  readonly objectBytes?: number | bigint;
+}
 
 /**
  * Throws FAILED_PRECONDITION if an object is not here yet: the peer sends it, and delivers again. An object of that name with
- * other bytes can never come, so that its fact is refused.
+ * other bytes, or one that is too large here, can never come, so that its fact is refused.
  */
 export async function receivedEntry(
-  objects: Pick<Objects, 'hold'>,
+  objects: Pick<Objects, 'hold' | 'maxBytes'>,
   stream: StreamId,
-  {
-    offset,
-    key,
-    digest,
-    chain,
-    record,
-  }: Pick<DeliveredFact, 'offset' | 'key' | 'digest' | 'chain' | 'record'>,
+  { offset, key, digest, chain, record, objectBytes = 0 }: ReceivedFact,
+  { maxRecordBytes }: ReceiveLimits = defaultReceiveLimits,
 ): Promise<DeliveredEntry> {
   const entry = { offset: Number(offset), key, digest, chain, text: record };
-  if (Buffer.byteLength(record) > maxRecordBytes)
-    return {
-      ...entry,
-      refusal: { reason: 'too_large', message: `the record has more than ${maxRecordBytes} bytes` },
-    };
+  const tooLarge = (what: string, limit: number): DeliveredEntry => ({
+    ...entry,
+    refusal: {
+      reason: 'too_large',
+      message: `${what} has more than ${limit} bytes, which is the limit here`,
+    },
+  });
+  if (Buffer.byteLength(record) > maxRecordBytes) return tooLarge('the record', maxRecordBytes);
   const reference = referenceIn(record);
   if (!reference) return entry;
   try {
@@ -38,8 +52,12 @@ export async function receivedEntry(
     await objects.hold({ tenantId, bucket, key: objectKey, digest: ofBytes, buffer, from, messageId: key });
     return entry;
   } catch (error) {
-    if (!(error instanceof BoundaryError) || error.reason !== 'object_differs') throw error;
-    return { ...entry, refusal: { reason: error.reason, message: error.message } };
+    if (!(error instanceof BoundaryError)) throw error;
+    if (error.reason === 'object_differs')
+      return { ...entry, refusal: { reason: error.reason, message: error.message } };
+    if (error.reason === 'object_not_stored' && Number(objectBytes) > objects.maxBytes)
+      return tooLarge('the object', objects.maxBytes);
+    throw error;
   }
 }
 

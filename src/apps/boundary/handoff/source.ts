@@ -1,8 +1,9 @@
 /** The side of a hand-off that sends, by push or by pull: what it checks before, and keeps afterwards. */
-import { type Frontier, streamName } from '../domain/delivery.ts';
+import { type DroppedRange, type Frontier, mostDropped, streamName } from '../domain/delivery.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import type { SignedReceipt } from '../domain/receipt.ts';
 import type { QuarantinedFact, Receipt } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
+import { receiptOf } from '../rpc/messages.ts';
 import type { FactStore, QuarantinedEntry, StoredEntry, StreamId, StreamState } from '../store/store.ts';
 
 /** The consumer that stands for the other zone: what it has not received cannot be trimmed. */
@@ -26,8 +27,42 @@ export async function requireSamePast(
   if (reached.epoch !== state.epoch)
     throw restored(`in epoch ${reached.epoch}, and here it is in ${state.epoch}`);
   if (reached.offset > state.last) throw restored(`and here it ends at ${state.last}`);
-  const entry = await entryAt(store, stream, reached.offset);
-  if (entry && entry.chain !== reached.chain) throw restored('and here other facts are at these offsets');
+  const chain = await chainAt(store, stream, reached);
+  if (chain !== undefined && chain !== reached.chain)
+    throw restored('and here other facts are at these offsets');
+}
+
+/**
+ * What this node has dropped from an offset on, as ranges without gaps between them, for one delivery. Empty: the fact after the
+ * offset was not dropped.
+ */
+export async function droppedAfter(
+  store: FactStore,
+  stream: StreamId,
+  { epoch, first }: StreamState,
+  after: number,
+): Promise<DroppedRange[]> {
+  const ranges: DroppedRange[] = [];
+  let reached = after;
+  for (const each of await store.dropped(stream, { after, limit: mostDropped })) {
+    if (each.epoch !== epoch || each.to <= reached) continue;
+    // A range that was noted, and not dropped since its process died: its facts are still there.
+    if (each.from > reached + 1 || each.to >= first || each.to - after > mostDropped) break;
+    ranges.push({ from: reached + 1, to: each.to, chain: each.chain });
+    reached = each.to;
+  }
+  return ranges;
+}
+
+/** What was dropped between what a peer has and what it is sent next. */
+export async function droppedBefore(
+  store: FactStore,
+  stream: StreamId,
+  next: StoredEntry | undefined,
+  has: number,
+): Promise<DroppedRange[]> {
+  const state = next && next.offset > has + 1 ? await store.state(stream) : undefined;
+  return state ? droppedAfter(store, stream, state, has) : [];
 }
 
 /** The receiver was restored, and has less than it has confirmed: what is still here is sent again. */
@@ -58,52 +93,85 @@ export async function keepAnswer(
     store,
     stream,
     isGenuine,
+    sent = [],
   }: {
     readonly store: FactStore;
     readonly stream: StreamId;
     readonly isGenuine: (receipt: SignedReceipt) => boolean;
+    /** What the answer is for, if it is known: the log may have dropped it meanwhile. */
+    readonly sent?: readonly StoredEntry[];
   },
   { receipt, quarantined }: Answer,
 ): Promise<void> {
   if (!receipt) return;
-  const signed: SignedReceipt = {
-    tenantId: stream.tenantId,
-    from: stream.from,
-    to: stream.to,
-    epoch: receipt.epoch,
-    fromOffset: Number(receipt.fromOffset),
-    toOffset: Number(receipt.toOffset),
-    chain: receipt.chain,
-    receivedAt: Number(receipt.receivedAtUnixMs),
-    keyId: receipt.keyId,
-    signature: receipt.signature,
-  };
-  const last = await entryAt(store, stream, signed.toOffset);
-  if (!isGenuine(signed) || signed.chain !== last?.chain)
+  const signed = receiptOf(receipt, stream);
+  const { epoch, toOffset: offset } = signed;
+  const known = sent.find((each) => each.offset === offset);
+  const chain = known ? known.chain : await chainAt(store, stream, { epoch, offset });
+  if (!isGenuine(signed) || signed.chain !== chain)
     throw new BoundaryError(
       'FAILED_PRECONDITION',
       'bad_receipt',
       `the receipt of zone "${stream.to}" for ${streamName(stream)} up to offset ${signed.toOffset} is not signed by its key "${signed.keyId}", or is for other facts; nothing was confirmed`,
     );
+  const refused = quarantined.flatMap((each) =>
+    each.gap ? [{ ...each.gap, offset: Number(each.offset) }] : [],
+  );
+  await keepQuarantined({ store, stream, epoch, sent }, refused);
+  await store.addReceipt('store', signed);
+}
+
+export interface Refused {
+  readonly offset: number;
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** Puts facts that the receiver could not take into the quarantine here, with their records, while the log has them. */
+export async function keepQuarantined(
+  {
+    store,
+    stream,
+    epoch,
+    sent = [],
+  }: {
+    readonly store: FactStore;
+    readonly stream: StreamId;
+    readonly epoch: string;
+    readonly sent?: readonly StoredEntry[];
+  },
+  refused: readonly Refused[],
+): Promise<void> {
   const kept: QuarantinedEntry[] = [];
-  for (const { offset, gap } of quarantined) {
-    const entry = await entryAt(store, stream, Number(offset));
-    if (!entry || !gap) continue;
+  for (const { offset, reason, message } of refused) {
+    const entry = sent.find((each) => each.offset === offset) ?? (await entryAt(store, stream, offset));
+    if (!entry) continue;
     kept.push({
       buffer: 'store',
       from: stream.from,
       to: stream.to,
-      epoch: signed.epoch,
+      epoch,
       offset: entry.offset,
       messageId: entry.key,
-      reason: gap.reason,
-      message: gap.message,
+      reason,
+      message,
       text: entry.text,
       quarantinedAt: new Date(),
     });
   }
   await store.quarantine(stream.tenantId, kept);
-  await store.addReceipt('store', signed);
+}
+
+/** The chain hash of an entry that is kept, or at the end of what was dropped. */
+export async function chainAt(
+  store: FactStore,
+  stream: StreamId,
+  { epoch, offset }: { readonly epoch: string; readonly offset: number },
+): Promise<string | undefined> {
+  const entry = await entryAt(store, stream, offset);
+  if (entry || !Number.isSafeInteger(offset) || offset < 1) return entry?.chain;
+  const [range] = await store.dropped(stream, { after: offset - 1, limit: 1 });
+  return range?.to === offset && range.epoch === epoch ? range.chain : undefined;
 }
 
 async function entryAt(store: FactStore, stream: StreamId, offset: number): Promise<StoredEntry | undefined> {

@@ -3,13 +3,21 @@ import { streamName } from '../domain/delivery.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import { describePin, pinOf } from '../retention.ts';
 import type { FactStore, StreamId, StreamState } from '../store/store.ts';
+import { dropOldest } from './drop.ts';
 import { capacityOf, fillOf, isFull, type Limits } from './fill.ts';
+
+/** What happens to appends to a full stream: they are refused, or the oldest facts make room. */
+export type OnFull = 'refuse' | 'drop-oldest';
 
 export interface AdmissionOptions {
   readonly store: FactStore;
   readonly limits: Limits;
   /** Free bytes of the disk that the storage lies on; undefined where it is another machine's. */
   readonly freeBytes: () => Promise<number | undefined>;
+  /** For each stream. Default: refuse. */
+  readonly onFull?: (stream: StreamId) => OnFull;
+  /** Hears of facts that were dropped to make room. */
+  readonly onDropped?: (stream: StreamId, count: number) => void;
   /** How long what is known about a stream counts. Default 1,000. */
   readonly refreshMs?: number;
   /** Milliseconds of a clock that only grows. */
@@ -28,6 +36,9 @@ interface Known {
  * Decides before each append whether the stream has room. Storage is asked at most once in `refreshMs` for each stream; in
  * between what this process has appended is added up. The room above `refuseAt` is for what other processes append
  * meanwhile. That a stream is full is kept in the storage: all processes of the node agree, also after a restart.
+ *
+ * A stream that drops its oldest facts is brought down to `acceptAt` of its own limit when it has reached `refuseAt`. A disk
+ * without room refuses appends to it as to any other: dropping facts gives no space back to others.
  */
 export class Admission {
   readonly #options: AdmissionOptions;
@@ -73,13 +84,23 @@ export class Admission {
   async #look(stream: StreamId): Promise<Known> {
     const { store, limits, freeBytes } = this.#options;
     const at = this.#clock();
-    const [state, free] = await Promise.all([store.state(stream), freeBytes()]);
+    const [before, free] = await Promise.all([store.state(stream), freeBytes()]);
+    const state = await this.#withRoom(stream, before);
     const bytes = state?.bytes ?? 0;
     const capacity = capacityOf(bytes, free, limits);
     const wasFull = state?.fullSince !== undefined;
     const full = isFull(fillOf(bytes, capacity), wasFull, limits);
     if (full !== wasFull) await store.setFull(stream, full);
     return { at, capacity, full, bytes };
+  }
+
+  async #withRoom(stream: StreamId, state: StreamState | undefined): Promise<StreamState | undefined> {
+    const { store, limits, onFull, onDropped } = this.#options;
+    const isOver = fillOf(state?.bytes ?? 0, limits.maxBytes) >= limits.refuseAt;
+    if (!isOver || onFull?.(stream) !== 'drop-oldest') return state;
+    const dropped = await dropOldest(store, stream, Math.floor(limits.maxBytes * limits.acceptAt));
+    if (dropped > 0) onDropped?.(stream, dropped);
+    return store.state(stream);
   }
 
   async #refusal(stream: StreamId, { bytes, capacity }: Known): Promise<BoundaryError> {

@@ -41,7 +41,7 @@ export async function collectOrphans(options: CollectOptions): Promise<Collected
   };
 }
 
-/** A hold ends when its fact was trimmed, or never came. */
+/** A hold ends when its fact was trimmed, or never came; not while the fact is in quarantine and may be redriven. */
 async function releaseHolds({ database, store }: CollectOptions, before: Date): Promise<number> {
   let released = 0;
   let last: names.OldHold | undefined;
@@ -50,6 +50,7 @@ async function releaseHolds({ database, store }: CollectOptions, before: Date): 
     for (const hold of holds) {
       const fact = await store.find(hold.tenantId, hold.buffer, hold.from, hold.messageId);
       if (fact?.entry) continue;
+      if (await store.isInQuarantine(hold.tenantId, hold.buffer, hold.from, hold.messageId)) continue;
       await names.release(database, hold);
       released += 1;
     }

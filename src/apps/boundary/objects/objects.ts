@@ -47,6 +47,11 @@ export class Objects {
     });
   }
 
+  /** A larger object is refused. */
+  get maxBytes(): number {
+    return this.#maxBytes;
+  }
+
   /** Resolves when bytes and name are durable. The same name and bytes again give the same answer. */
   async put(
     name: ObjectName,

@@ -1,19 +1,23 @@
 /** Messages of the service, to and from the domain. */
 import { create } from '@bufbuild/protobuf';
 import type { FetchRequest } from '../consume.ts';
-import type { Frontier } from '../domain/delivery.ts';
+import type { DroppedRange, Frontier } from '../domain/delivery.ts';
 import { invalid } from '../domain/errors.ts';
 import type { FactInput } from '../domain/fact.ts';
 import type { ObjectReference } from '../domain/object-reference.ts';
 import type { SignedReceipt } from '../domain/receipt.ts';
-import { type FactRecord, isGap } from '../domain/record.ts';
+import { type FactRecord, isGap, standsForIn } from '../domain/record.ts';
 import type { Zones } from '../domain/zones.ts';
 import {
   type AppendFactRequest,
   AppendFactRequestSchema,
+  type DroppedRange as DroppedMessage,
+  DroppedRangeSchema,
   type FetchFactsRequest,
   type Frontier as FrontierMessage,
   type ObjectReference as ObjectReferenceMessage,
+  type QuarantinedFact,
+  QuarantinedFactSchema,
   type Receipt,
   ReceiptSchema,
   type StartPosition,
@@ -21,7 +25,7 @@ import {
   StoredFactSchema,
   type Stream,
 } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
-import type { BufferRole, Position, StoredEntry, StreamId } from '../store/store.ts';
+import type { BufferRole, Position, QuarantinedEntry, StoredEntry, StreamId } from '../store/store.ts';
 
 export function factInput({ envelope, fact }: AppendFactRequest): FactInput {
   if (!envelope) throw invalid('envelope', 'is missing');
@@ -105,7 +109,21 @@ export function storedFact(
   { offset, digest, chain, record, text, appendedAt }: StoredEntry,
   withRecord: boolean,
 ): StoredFact {
-  const common = { offset: BigInt(offset), digest, chain, ...(withRecord && { record: text }) };
+  const standsFor = isGap(record) ? undefined : standsForIn(record);
+  const common = {
+    offset: BigInt(offset),
+    digest,
+    chain,
+    ...(withRecord && { record: text }),
+    ...(standsFor && {
+      standsFor: {
+        epoch: standsFor.epoch,
+        offset: BigInt(standsFor.offset),
+        messageId: standsFor.messageId,
+        isDropped: standsFor.isDropped === true,
+      },
+    }),
+  };
   if (isGap(record))
     return create(StoredFactSchema, {
       ...common,
@@ -144,6 +162,42 @@ export const frontierOf = ({ epoch, offset, chain }: FrontierMessage): Frontier 
   epoch,
   offset: Number(offset),
   chain,
+});
+
+export const droppedMessage = ({ from, to, chain }: DroppedRange): DroppedMessage =>
+  create(DroppedRangeSchema, { fromOffset: BigInt(from), toOffset: BigInt(to), chain });
+
+export const droppedRange = ({ fromOffset, toOffset, chain }: DroppedMessage): DroppedRange => ({
+  from: Number(fromOffset),
+  to: Number(toOffset),
+  chain,
+});
+
+export const quarantinedMessage = ({
+  offset,
+  reason,
+  message,
+  messageId,
+  resolution,
+}: QuarantinedEntry): QuarantinedFact =>
+  create(QuarantinedFactSchema, {
+    offset: BigInt(offset),
+    gap: { reason, message, messageId },
+    ...(resolution && { resolution: resolution.how, resolvedBy: BigInt(resolution.by) }),
+  });
+
+/** The tenant is not in any message: it is that of the node that reads it. */
+export const receiptOf = (receipt: Receipt, { tenantId, from, to }: StreamId): SignedReceipt => ({
+  tenantId,
+  from,
+  to,
+  epoch: receipt.epoch,
+  fromOffset: Number(receipt.fromOffset),
+  toOffset: Number(receipt.toOffset),
+  chain: receipt.chain,
+  receivedAt: Number(receipt.receivedAtUnixMs),
+  keyId: receipt.keyId,
+  signature: receipt.signature,
 });
 
 export const receiptMessage = (receipt: SignedReceipt): Receipt =>

@@ -13,15 +13,26 @@ import { type Action, authorize, type Identity } from '../domain/identity.ts';
 import { type ReceiptKey, type SignedReceipt, signReceipt } from '../domain/receipt.ts';
 import { requireToken } from '../domain/text.ts';
 import type { Zone, Zones } from '../domain/zones.ts';
-import { receivedEntry } from '../handoff/receive.ts';
+import { type ReceiveLimits, receivedEntry } from '../handoff/receive.ts';
 import { resumeAt } from '../handoff/resume.ts';
-import { keepAnswer, peerConsumer, peerPrefix } from '../handoff/source.ts';
+import { droppedBefore, keepAnswer, peerConsumer, peerPrefix } from '../handoff/source.ts';
 import type { Intake } from '../intake.ts';
 import type { Objects } from '../objects/objects.ts';
 import { BoundaryService, type PutObjectRequest } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
+import { proofMessage, proofsAfter } from '../reconcile/proofs.ts';
 import type { FactStore } from '../store/store.ts';
 import { toConnectError } from './errors.ts';
-import { factInput, fetchRequest, frontierOf, receiptMessage, storedFact, streamId } from './messages.ts';
+import {
+  droppedMessage,
+  droppedRange,
+  factInput,
+  fetchRequest,
+  frontierOf,
+  quarantinedMessage,
+  receiptMessage,
+  storedFact,
+  streamId,
+} from './messages.ts';
 
 export interface BoundaryNode {
   readonly zone: Zone;
@@ -34,6 +45,8 @@ export interface BoundaryNode {
   readonly objects: Objects;
   /** Whether the zone that a stream goes to has signed the receipt. */
   readonly isGenuine: (receipt: SignedReceipt) => boolean;
+  /** What this node takes of peers. Default: what consumers can fetch. */
+  readonly receiveLimits?: ReceiveLimits;
   /** Signs receipts of what peers deliver. */
   readonly receiptKey: ReceiptKey;
   readonly logger: Logger;
@@ -120,7 +133,11 @@ export const boundaryRoutes = (node: BoundaryNode) => (router: ConnectRouter) =>
         const wanted = fetchRequest(request, context.signal);
         if (request.have) await resumeAt(store, stream, wanted, frontierOf(request.have));
         const fetched = await fetchFacts(store, stream, wanted);
+        const dropped = request.withRecords
+          ? await droppedBefore(store, stream, fetched.entries[0], Number(request.have?.offset ?? 0n))
+          : [];
         return {
+          dropped: dropped.map(droppedMessage),
           facts: fetched.entries.map((entry) => storedFact(entry, request.withRecords)),
           epoch: fetched.epoch ?? '',
           cursor: BigInt(fetched.cursor),
@@ -149,21 +166,46 @@ export const boundaryRoutes = (node: BoundaryNode) => (router: ConnectRouter) =>
         const stream = streamId(request.stream, node);
         allow(context, { kind: 'deliver', stream });
         const entries = await Promise.all(
-          request.facts.map((delivered) => receivedEntry(objects, stream, delivered)),
+          request.facts.map((delivered) => receivedEntry(objects, stream, delivered, node.receiveLimits)),
         );
         const delivered = await store.deliver(
           stream,
-          { epoch: request.epoch, chainBefore: request.chainBefore, entries },
+          {
+            epoch: request.epoch,
+            dropped: request.dropped.map(droppedRange),
+            chainBefore: request.chainBefore,
+            entries,
+          },
           (receipt) => signReceipt(receipt, node.receiptKey),
         );
         return {
           frontier: { ...delivered.frontier, offset: BigInt(delivered.frontier.offset) },
           ...(delivered.receipt && { receipt: receiptMessage(delivered.receipt) }),
-          quarantined: delivered.quarantined.map(({ offset, reason, message, messageId }) => ({
-            offset: BigInt(offset),
-            gap: { reason, message, messageId },
-          })),
+          quarantined: delivered.quarantined.map(quarantinedMessage),
         };
+      }),
+
+    listCrossings: ({ stream: asked, afterOffset, limit }, context) =>
+      told(async () => {
+        const stream = streamId(asked, node);
+        allow(context, { kind: 'reconcile', stream });
+        const range = pageOf(afterOffset, limit);
+        const [receipts, quarantined] = await Promise.all([
+          store.receipts(stream, range),
+          store.quarantined(stream, range),
+        ]);
+        return {
+          receipts: receipts.map(receiptMessage),
+          quarantined: quarantined.map(quarantinedMessage),
+        };
+      }),
+
+    listProofs: ({ stream: asked, afterOffset, limit }, context) =>
+      told(async () => {
+        const stream = streamId(asked, node);
+        allow(context, { kind: 'reconcile', stream });
+        const proofs = await proofsAfter(store, stream, pageOf(afterOffset, limit));
+        return { entries: proofs.map(proofMessage) };
       }),
 
     getFrontier: (request, context) =>
@@ -242,6 +284,13 @@ async function* bytesOf(parts: AsyncIterator<PutObjectRequest>): AsyncIterable<U
     yield next.value.part.value;
   }
 }
+
+const pageLimit = 500;
+
+const pageOf = (afterOffset: bigint, limit: number): { readonly after: number; readonly limit: number } => ({
+  after: Math.max(0, Number(afterOffset)),
+  limit: limit >= 1 && limit <= pageLimit ? limit : pageLimit,
+});
 
 function checkBatch(objects: readonly string[]): void {
   if (objects.length > batchLimits.facts)

@@ -2,7 +2,7 @@
  * The port to a node's storage: logs with dense offsets and keys that are unique forever, cursors of consumers, and what is
  * kept about crossings. `test/apps/boundary/store/conformance.ts` says what an adapter must do.
  */
-import type { DeliveredEntry, Delivery, Frontier } from '../domain/delivery.ts';
+import type { ChainedRange, DeliveredEntry, Delivery, Frontier } from '../domain/delivery.ts';
 import type { Receipt, SignedReceipt } from '../domain/receipt.ts';
 import type { FactRecord, GapRecord } from '../domain/record.ts';
 
@@ -101,6 +101,29 @@ export interface QuarantinedEntry {
   /** The record, byte for byte. */
   readonly text: string;
   readonly quarantinedAt: Date;
+  /** Undefined: it is open. */
+  readonly resolution?: Resolution;
+}
+
+/** How a fact left quarantine: a later fact stands for it. */
+export interface Resolution {
+  /** `redriven`: the later fact has its content. `dropped`: the later fact says that it will not come. */
+  readonly how: 'redriven' | 'dropped';
+  /** The offset of the later fact. */
+  readonly by: number;
+  readonly at: Date;
+}
+
+/** What left a zone in one-way mode. */
+export interface Exported extends ChainedRange {
+  readonly epoch: string;
+  readonly exportedAt: Date;
+}
+
+/** What a source has dropped, in the zone that dropped it. */
+export interface Dropped extends ChainedRange {
+  readonly epoch: string;
+  readonly droppedAt: Date;
 }
 
 export interface Delivered {
@@ -143,7 +166,8 @@ export interface FactStore {
   /**
    * Puts what a peer delivers into a forward buffer, all of it or nothing, and keeps the receipt that `sign` makes. What was
    * received before is skipped. A delivery that does not fit what was received is refused (see `checkDelivery`). An entry
-   * that cannot be taken is put into quarantine, and a gap record takes its offset.
+   * that cannot be taken is put into quarantine, and a gap record takes its offset. A fact that stands for one in quarantine
+   * resolves it. What the source has dropped gets gap records.
    */
   deliver(
     stream: StreamId,
@@ -185,11 +209,32 @@ export interface FactStore {
 
   /** Keeps what a receiver could not take, in the zone that sent it. */
   quarantine(tenantId: string, entries: readonly QuarantinedEntry[]): Promise<void>;
-  /** What is in quarantine and after an offset, in order. */
+  /** What is or was in quarantine, after an offset, in order. `isOpen`: only what no later fact stands for. */
   quarantined(
     stream: StreamId,
-    options: { readonly after: number; readonly limit: number },
+    options: { readonly after: number; readonly limit: number; readonly isOpen?: boolean },
   ): Promise<QuarantinedEntry[]>;
+  /** Notes in the zone that sent it which later fact stands for it. The first note stays. */
+  resolveQuarantined(
+    stream: StreamId,
+    which: { readonly epoch: string; readonly offset: number },
+    resolution: Omit<Resolution, 'at'>,
+  ): Promise<void>;
+  /** Whether a fact of this message id is in quarantine and open. */
+  isInQuarantine(tenantId: string, buffer: BufferRole, from: string, messageId: string): Promise<boolean>;
+
+  /** Notes that facts are dropped before they crossed, then drops them. Ids stay, offsets continue. */
+  drop(stream: StreamId, range: ChainedRange & { readonly epoch: string }): Promise<number>;
+  /** What was dropped and reaches beyond an offset, in order. */
+  dropped(stream: StreamId, options: { readonly after: number; readonly limit: number }): Promise<Dropped[]>;
+
+  /** Notes what left in one-way mode. */
+  noteExported(stream: StreamId, range: ChainedRange & { readonly epoch: string }): Promise<void>;
+  /** What left and reaches beyond an offset, in order. */
+  exported(
+    stream: StreamId,
+    options: { readonly after: number; readonly limit: number },
+  ): Promise<Exported[]>;
 
   /** Ends waiting reads. */
   stop(): Promise<void>;

@@ -56,6 +56,7 @@ describe('identities', () => {
       ['deliver', { kind: 'deliver', stream: into }],
       ['deliver elsewhere', { kind: 'deliver', stream: out }],
       ['frontier', { kind: 'frontier', stream: out }],
+      ['reconcile', { kind: 'reconcile', stream: out }],
       ['put', { kind: 'put objects' }],
       ['get', { kind: 'get objects' }],
     ];
@@ -81,8 +82,15 @@ describe('identities', () => {
     ]);
     expect(may('enterprise', 'producer')).toEqual(['frontier']);
     expect(may('enterprise', 'consumer')).toEqual(['frontier']);
-    expect(may('enterprise', 'peer')).toEqual(['consume what goes', 'deliver', 'frontier', 'put', 'get']);
+    expect(may('enterprise', 'peer')).toEqual([
+      'consume what goes',
+      'deliver',
+      'frontier',
+      'reconcile',
+      'put',
+      'get',
+    ]);
     expect(may('lab', 'peer')).toEqual(['put']);
-    expect(may('plant-a', 'local')).toHaveLength(8);
+    expect(may('plant-a', 'local')).toHaveLength(9);
   });
 });

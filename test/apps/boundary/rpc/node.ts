@@ -5,8 +5,9 @@ import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { isSignedBy } from '../../../../src/apps/boundary/domain/receipt.ts';
 import { Zones } from '../../../../src/apps/boundary/domain/zones.ts';
+import { defaultReceiveLimits } from '../../../../src/apps/boundary/handoff/receive.ts';
 import { Intake } from '../../../../src/apps/boundary/intake.ts';
-import { Admission } from '../../../../src/apps/boundary/limits/admission.ts';
+import { Admission, type AdmissionOptions } from '../../../../src/apps/boundary/limits/admission.ts';
 import { defaultLimits } from '../../../../src/apps/boundary/limits/fill.ts';
 import { FileBlobs } from '../../../../src/apps/boundary/objects/files.ts';
 import { Objects } from '../../../../src/apps/boundary/objects/objects.ts';
@@ -21,22 +22,37 @@ export interface Refusal {
   readonly action: string;
 }
 
+export interface TestNodeOptions {
+  readonly maxObjectBytes?: number;
+  readonly admission?: Partial<AdmissionOptions>;
+}
+
 /** A node of a zone with a database and a folder of its own, gone with the test. */
-export async function testNode(slug: 'plant-a' | 'enterprise' = 'plant-a') {
-  const { database } = await boundaryDatabase();
+export async function testNode(
+  slug: 'plant-a' | 'enterprise' = 'plant-a',
+  { maxObjectBytes = 1024 ** 3, admission: changes = {} }: TestNodeOptions = {},
+) {
+  const { database, url } = await boundaryDatabase();
   const folder = await mkdtemp(join(tmpdir(), 'tallyman-node-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   const zones = new Zones(['plant-a', 'enterprise', 'lab']);
   const zone = zones.resolve(slug, 'zone');
   const store = storeOn(database);
-  const objects = new Objects({ database, blobs: await FileBlobs.open(folder), maxBytes: 1024 ** 3 });
-  const limits = { store, limits: defaultLimits, freeBytes: async () => undefined };
+  const objects = new Objects({ database, blobs: await FileBlobs.open(folder), maxBytes: maxObjectBytes });
+  const admission = new Admission({
+    store,
+    limits: defaultLimits,
+    freeBytes: async () => undefined,
+    ...changes,
+  });
+  /** Can be changed while the node serves. */
+  const receiveLimits = { ...defaultReceiveLimits };
   const intake = new Intake({
     zone,
     zones,
     store,
     objects,
-    admission: new Admission(limits),
+    admission,
     holdGraceMs: 600_000,
   });
   const { privateKey, publicKey } = generateKeyPairSync('ed25519');
@@ -53,6 +69,7 @@ export async function testNode(slug: 'plant-a' | 'enterprise' = 'plant-a') {
     objects,
     isGenuine: (receipt) => isSignedBy(receipt, peerKeys.get(receipt.to) ?? publicKey),
     receiptKey: { id: 'k1', privateKey },
+    receiveLimits,
     logger: silentLogger,
     onRefusal: (refusal) => refusals.push(refusal),
   };
@@ -61,5 +78,19 @@ export async function testNode(slug: 'plant-a' | 'enterprise' = 'plant-a') {
     onTestFinished(() => server.stop());
     return server;
   };
-  return { node, store, objects, publicKey, privateKey, peerKeys, refusals, serve };
+  return {
+    node,
+    database,
+    url,
+    folder,
+    store,
+    objects,
+    admission,
+    receiveLimits,
+    publicKey,
+    privateKey,
+    peerKeys,
+    refusals,
+    serve,
+  };
 }

@@ -28,7 +28,7 @@ export interface Opened {
 }
 
 const { privateKey, publicKey } = generateKeyPairSync('ed25519');
-const sign = (receipt: Receipt) => signReceipt(receipt, { id: 'k1', privateKey });
+export const sign = (receipt: Receipt) => signReceipt(receipt, { id: 'k1', privateKey });
 
 export const numbers = (from: number, to: number): number[] =>
   Array.from({ length: to - from + 1 }, (_, i) => from + i);
@@ -51,7 +51,7 @@ export const fact = (messageId: string, changes: Partial<FactRecord> = {}) => {
   return { record: made, digest: contentDigest(made) };
 };
 
-const codeOf = (call: Promise<unknown>): Promise<unknown> =>
+export const codeOf = (call: Promise<unknown>): Promise<unknown> =>
   call.then(
     (value) => value,
     ({ code, reason }: { code: string; reason: string }) => `${code} ${reason}`,

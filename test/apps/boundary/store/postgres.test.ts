@@ -4,9 +4,10 @@ import { Database } from '../../../../src/engine/database/database.ts';
 import { engineComponent, migrate } from '../../../../src/engine/database/migrate.ts';
 import { prepareTenants } from '../../../../src/engine/database/tenant.ts';
 import { emptyDatabase } from '../../../support/postgres.ts';
-import { describeStore } from './conformance.ts';
+import { describeStore, type Opened } from './conformance.ts';
+import { describeCrossings } from './conformance-crossings.ts';
 
-describeStore('Postgres', async () => {
+async function open(): Promise<Opened> {
   const { url, drop } = await emptyDatabase();
   const databases = await Promise.all([Database.connect({ url }), Database.connect({ url })]);
   const [database, another] = databases;
@@ -23,4 +24,7 @@ describeStore('Postgres', async () => {
       await drop();
     },
   };
-});
+}
+
+describeStore('Postgres', open);
+describeCrossings('Postgres', open);

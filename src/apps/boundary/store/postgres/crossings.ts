@@ -1,8 +1,8 @@
-/** What is kept about crossings: how far a source was followed, receipts, quarantine. */
+/** What is kept about crossings: how far a source was followed, and receipts. */
 import type { Queryable } from '../../../../engine/database/database.ts';
 import type { Frontier } from '../../domain/delivery.ts';
 import type { SignedReceipt } from '../../domain/receipt.ts';
-import type { BufferRole, QuarantinedEntry, StreamId } from '../store.ts';
+import type { BufferRole, StreamId } from '../store.ts';
 
 const ofStream = 'tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4';
 const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
@@ -71,52 +71,6 @@ export async function receipts(
     `select tenant_id as "tenantId", from_zone as "from", to_zone as "to", epoch, from_offset::float8 as "fromOffset",
             to_offset::float8 as "toOffset", chain, received_at::float8 as "receivedAt", key_id as "keyId", signature
        from boundary.receipts where ${ofStream} and to_offset > $5 order by to_offset, epoch limit $6`,
-    [...keyOf(stream), after, limit],
-  );
-  return rows;
-}
-
-/** Relies on quarantine_pkey. */
-export async function addQuarantined(
-  on: Queryable,
-  tenantId: string,
-  entries: readonly QuarantinedEntry[],
-): Promise<void> {
-  if (entries.length === 0) return;
-  await on.query(
-    `insert into boundary.quarantine
-       (tenant_id, buffer, from_zone, to_zone, epoch, "offset", message_id, reason, message, record, quarantined_at)
-     select $1, e.buffer, e.from_zone, e.to_zone, e.epoch, e."offset", e.message_id, e.reason, e.message, e.record, e.at
-       from unnest($2::text[], $3::text[], $4::text[], $5::uuid[], $6::bigint[], $7::text[], $8::text[], $9::text[],
-                   $10::text[], $11::timestamptz[])
-         as e (buffer, from_zone, to_zone, epoch, "offset", message_id, reason, message, record, at)
-     on conflict do nothing`,
-    [
-      tenantId,
-      entries.map((entry) => entry.buffer),
-      entries.map((entry) => entry.from),
-      entries.map((entry) => entry.to),
-      entries.map((entry) => entry.epoch),
-      entries.map((entry) => entry.offset),
-      entries.map((entry) => entry.messageId),
-      entries.map((entry) => entry.reason),
-      entries.map((entry) => entry.message),
-      entries.map((entry) => entry.text),
-      entries.map((entry) => entry.quarantinedAt),
-    ],
-  );
-}
-
-/** Relies on quarantine_pkey. */
-export async function quarantined(
-  on: Queryable,
-  stream: StreamId,
-  { after, limit }: { readonly after: number; readonly limit: number },
-): Promise<QuarantinedEntry[]> {
-  const { rows } = await on.query<QuarantinedEntry>(
-    `select buffer, from_zone as "from", to_zone as "to", epoch, "offset"::float8 as "offset",
-            message_id as "messageId", reason, message, record as text, quarantined_at as "quarantinedAt"
-       from boundary.quarantine where ${ofStream} and "offset" > $5 order by "offset", epoch limit $6`,
     [...keyOf(stream), after, limit],
   );
   return rows;

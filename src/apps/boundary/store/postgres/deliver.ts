@@ -4,11 +4,19 @@ import { withinTenant } from '../../../../engine/database/tenant.ts';
 import { firstChain, type NewEntry } from '../../../../engine/log/entry.ts';
 import type { Log } from '../../../../engine/log/log.ts';
 import type { StreamName } from '../../../../engine/log/stream.ts';
-import { type CheckedEntry, checkDelivery, type Delivery, type Frontier } from '../../domain/delivery.ts';
+import {
+  type CheckedEntry,
+  checkDelivery,
+  type Delivery,
+  type DroppedRange,
+  type Frontier,
+  passDropped,
+} from '../../domain/delivery.ts';
 import type { Receipt, SignedReceipt } from '../../domain/receipt.ts';
-import type { GapRecord } from '../../domain/record.ts';
+import { type GapRecord, standsForIn } from '../../domain/record.ts';
 import type { Delivered, QuarantinedEntry, StreamId } from '../store.ts';
-import { addQuarantined, addReceipt, lockFrontier, moveFrontier } from './crossings.ts';
+import { addReceipt, lockFrontier, moveFrontier } from './crossings.ts';
+import { addQuarantined, resolveByStandIn } from './quarantine.ts';
 
 interface Refusal {
   readonly reason: string;
@@ -68,10 +76,11 @@ function attempt(
   return database.transaction(async (tx) => {
     const start: Frontier = { epoch: delivery.epoch, offset: 0, chain: firstChain(delivery.epoch) };
     const before = await withinTenant(tx, stream.tenantId, () => lockFrontier(tx, stream, start));
-    const entries = checkDelivery(before, delivery, stream);
-    const last = entries.at(-1);
-    if (!last) return { frontier: before, receipt: undefined, quarantined: [] };
-    await append(tx, entries, refusals, options);
+    const { frontier: passed, gaps } = passDropped(before, delivery, stream);
+    const entries = checkDelivery(passed, delivery, stream);
+    const last = entries.at(-1) ?? passed;
+    if (last.offset === before.offset) return { frontier: before, receipt: undefined, quarantined: [] };
+    await append(tx, { gaps, entries, first: before.offset + 1 }, refusals, options);
     const receivedAt = Date.now();
     const quarantined = entries.flatMap((entry) => {
       const refusal = refusals.get(entry.offset);
@@ -94,21 +103,36 @@ function attempt(
       await moveFrontier(tx, stream, frontier);
       await addQuarantined(tx, stream.tenantId, quarantined);
       await addReceipt(tx, 'forward', receipt);
+      for (const { offset, record } of entries) {
+        const standsFor = refusals.has(offset) ? undefined : standsForIn(record);
+        if (standsFor) await resolveByStandIn(tx, stream, standsFor, offset);
+      }
     });
     return { frontier, receipt, quarantined };
   });
 }
 
-/** A fact or a gap record for each entry, at its offset. */
+/** A fact or a gap record for each offset from the first one on. */
 async function append(
   tx: Queryable,
-  entries: readonly CheckedEntry[],
+  {
+    gaps,
+    entries,
+    first,
+  }: {
+    readonly gaps: readonly DroppedRange[];
+    readonly entries: readonly CheckedEntry[];
+    readonly first: number;
+  },
   refusals: ReadonlyMap<number, Refusal>,
   { log, ref }: DeliverOptions,
 ): Promise<void> {
-  const made = entries.map((entry) => newEntry(entry, refusals.get(entry.offset)));
+  const made = [
+    ...gaps.flatMap(droppedEntries),
+    ...entries.map((entry) => newEntry(entry, refusals.get(entry.offset))),
+  ];
   try {
-    const appended = await log.appendWithin(tx, ref, made, { offset: entries[0]?.offset ?? 1 });
+    const appended = await log.appendWithin(tx, ref, made, { offset: first });
     if (appended.every(({ existing }) => !existing)) return;
   } catch (error) {
     if ((error as { code?: string }).code !== 'CONFLICTING_DUPLICATE') throw error;
@@ -144,7 +168,20 @@ async function refusalsOf(
 }
 
 /** A message id has no control characters: the key of a gap record cannot be one. */
-const gapKey = ({ offset, chain }: CheckedEntry): string => `\u0001gap ${offset} ${chain}`;
+const gapKey = ({ offset, chain }: { readonly offset: number; readonly chain: string }): string =>
+  `\u0001gap ${offset} ${chain}`;
+
+/** The chain hash at the end of the range tells gaps of two epochs apart. */
+const droppedEntries = ({ from, to, chain }: DroppedRange): NewEntry[] =>
+  Array.from({ length: to - from + 1 }, (_, i) => {
+    const gap = {
+      reason: 'dropped_by_source',
+      message: 'the source has dropped this fact before it crossed, because its stream was full',
+      messageId: '',
+    };
+    const payload: GapRecord = { v: 1, gap };
+    return { key: gapKey({ offset: from + i, chain }), payload };
+  });
 
 function newEntry(entry: CheckedEntry, refusal: Refusal | undefined): NewEntry {
   const { key, digest, record } = entry;

@@ -4,7 +4,7 @@ import { TallymanError } from '../../../../engine/errors.ts';
 import type { LogEntry } from '../../../../engine/log/entry.ts';
 import { Log } from '../../../../engine/log/log.ts';
 import type { StreamInfo } from '../../../../engine/log/stream.ts';
-import { type Delivery, type Frontier, streamName } from '../../domain/delivery.ts';
+import { type ChainedRange, type Delivery, type Frontier, streamName } from '../../domain/delivery.ts';
 import { BoundaryError } from '../../domain/errors.ts';
 import type { Receipt, SignedReceipt } from '../../domain/receipt.ts';
 import type { FactRecord, GapRecord } from '../../domain/record.ts';
@@ -13,12 +13,15 @@ import type {
   BufferRole,
   ConsumerState,
   Delivered,
+  Dropped,
+  Exported,
   FactStore,
   Found,
   NewFact,
   Position,
   QuarantinedEntry,
   ReadOptions,
+  Resolution,
   StoredEntry,
   StreamId,
   StreamState,
@@ -26,8 +29,11 @@ import type {
 import * as consumers from './consumers.ts';
 import * as crossings from './crossings.ts';
 import { deliver } from './deliver.ts';
+import * as drops from './drops.ts';
+import * as oneWay from './exports.ts';
 import * as fullness from './fullness.ts';
 import { LogStreams, streamIdOf } from './log-streams.ts';
+import * as quarantine from './quarantine.ts';
 
 const pageOfStreams = 1000;
 
@@ -186,14 +192,48 @@ export class PostgresFactStore implements FactStore {
   }
 
   quarantine(tenantId: string, entries: readonly QuarantinedEntry[]): Promise<void> {
-    return crossings.addQuarantined(new TenantDatabase(this.#database, tenantId), tenantId, entries);
+    return quarantine.addQuarantined(new TenantDatabase(this.#database, tenantId), tenantId, entries);
   }
 
   quarantined(
     stream: StreamId,
-    options: { readonly after: number; readonly limit: number },
+    options: { readonly after: number; readonly limit: number; readonly isOpen?: boolean },
   ): Promise<QuarantinedEntry[]> {
-    return crossings.quarantined(this.#of(stream), stream, options);
+    return quarantine.quarantined(this.#of(stream), stream, options);
+  }
+
+  resolveQuarantined(
+    stream: StreamId,
+    which: { readonly epoch: string; readonly offset: number },
+    resolution: Omit<Resolution, 'at'>,
+  ): Promise<void> {
+    return quarantine.resolveOne(this.#of(stream), stream, which, resolution);
+  }
+
+  isInQuarantine(tenantId: string, buffer: BufferRole, from: string, messageId: string): Promise<boolean> {
+    const on = new TenantDatabase(this.#database, tenantId);
+    return quarantine.isInQuarantine(on, { tenantId, buffer, from }, messageId);
+  }
+
+  /** In this order: a crash in between leaves facts that are sent as usual, and a note that nobody needs. */
+  async drop(stream: StreamId, range: ChainedRange & { readonly epoch: string }): Promise<number> {
+    await drops.addDropped(this.#of(stream), stream, range);
+    return this.trim(stream, range.to);
+  }
+
+  dropped(stream: StreamId, options: { readonly after: number; readonly limit: number }): Promise<Dropped[]> {
+    return drops.dropped(this.#of(stream), stream, options);
+  }
+
+  noteExported(stream: StreamId, range: ChainedRange & { readonly epoch: string }): Promise<void> {
+    return oneWay.noteExported(this.#of(stream), stream, range);
+  }
+
+  exported(
+    stream: StreamId,
+    options: { readonly after: number; readonly limit: number },
+  ): Promise<Exported[]> {
+    return oneWay.exported(this.#of(stream), stream, options);
   }
 
   stop(): Promise<void> {

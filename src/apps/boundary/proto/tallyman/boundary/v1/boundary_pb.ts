@@ -23,7 +23,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tallyman/boundary/v1/boundary.proto.
  */
 export const file_tallyman_boundary_v1_boundary: GenFile = /*@__PURE__*/
-  fileDesc("CiN0YWxseW1hbi9ib3VuZGFyeS92MS9ib3VuZGFyeS5wcm90bxIUdGFsbHltYW4uYm91bmRhcnkudjEiLAoGU3RyZWFtEhEKCWZyb21fem9uZRgBIAEoCRIPCgd0b196b25lGAIgASgJIqYCCghFbnZlbG9wZRISCgptZXNzYWdlX2lkGAEgASgJEhEKCWZyb21fem9uZRgCIAEoCRIPCgd0b196b25lGAMgASgJEhsKE3Byb2R1Y2VkX2F0X3VuaXhfbXMYBCABKAMSGwoOY29ycmVsYXRpb25faWQYBSABKAlIAIgBARIZCgxjYXVzYXRpb25faWQYBiABKAlIAYgBARI6CgZsYWJlbHMYByADKAsyKi50YWxseW1hbi5ib3VuZGFyeS52MS5FbnZlbG9wZS5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQhEKD19jb3JyZWxhdGlvbl9pZEIPCg1fY2F1c2F0aW9uX2lkIo4BCgRGYWN0Eg8KB3N1YmplY3QYASABKAkSEQoJcHJlZGljYXRlGAIgASgJEhMKC29iamVjdF9qc29uGAMgASgJEj4KCm9iamVjdF9yZWYYBCABKAsyJS50YWxseW1hbi5ib3VuZGFyeS52MS5PYmplY3RSZWZlcmVuY2VIAIgBAUINCgtfb2JqZWN0X3JlZiJzCg9PYmplY3RSZWZlcmVuY2USDgoGYnVja2V0GAEgASgJEgsKA2tleRgCIAEoCRIOCgZkaWdlc3QYAyABKAkSDAoEc2l6ZRgEIAEoAxISCgptZWRpYV90eXBlGAUgASgJEhEKCWZpbGVfbmFtZRgGIAEoCSJvChFBcHBlbmRGYWN0UmVxdWVzdBIwCghlbnZlbG9wZRgBIAEoCzIeLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkVudmVsb3BlEigKBGZhY3QYAiABKAsyGi50YWxseW1hbi5ib3VuZGFyeS52MS5GYWN0IjYKEkFwcGVuZEZhY3RSZXNwb25zZRIOCgZvZmZzZXQYASABKAMSEAoIZXhpc3RpbmcYAiABKAgiTAoSQXBwZW5kRmFjdHNSZXF1ZXN0EjYKBWZhY3RzGAEgAygLMicudGFsbHltYW4uYm91bmRhcnkudjEuQXBwZW5kRmFjdFJlcXVlc3QiSgoTQXBwZW5kRmFjdHNSZXNwb25zZRIzCgdyZXN1bHRzGAEgAygLMiIudGFsbHltYW4uYm91bmRhcnkudjEuQXBwZW5kUmVzdWx0IogBCgxBcHBlbmRSZXN1bHQSPAoIYXBwZW5kZWQYASABKAsyKC50YWxseW1hbi5ib3VuZGFyeS52MS5BcHBlbmRGYWN0UmVzcG9uc2VIABIwCgdyZWZ1c2VkGAIgASgLMh0udGFsbHltYW4uYm91bmRhcnkudjEuUmVmdXNhbEgAQggKBnJlc3VsdCI4CgdSZWZ1c2FsEg4KBnJlYXNvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEgwKBGNvZGUYAyABKAkiOAoPRmluZEZhY3RSZXF1ZXN0EhEKCWZyb21fem9uZRgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJIoABChBGaW5kRmFjdFJlc3BvbnNlEiwKBnN0cmVhbRgBIAEoCzIcLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlN0cmVhbRIOCgZvZmZzZXQYAiABKAMSLgoEZmFjdBgDIAEoCzIgLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlN0b3JlZEZhY3Qi1AEKClN0b3JlZEZhY3QSDgoGb2Zmc2V0GAEgASgDEhsKE2FjY2VwdGVkX2F0X3VuaXhfbXMYAiABKAMSDgoGZGlnZXN0GAMgASgJEg0KBWNoYWluGAQgASgJEjcKBGZhY3QYBSABKAsyJy50YWxseW1hbi5ib3VuZGFyeS52MS5BcHBlbmRGYWN0UmVxdWVzdEgAEigKA2dhcBgGIAEoCzIZLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkdhcEgAEg4KBnJlY29yZBgHIAEoCUIHCgVlbnRyeSI6CgNHYXASDgoGcmVhc29uGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSEgoKbWVzc2FnZV9pZBgDIAEoCSKYAgoRRmV0Y2hGYWN0c1JlcXVlc3QSLAoGc3RyZWFtGAEgASgLMhwudGFsbHltYW4uYm91bmRhcnkudjEuU3RyZWFtEhUKDWNvbnN1bWVyX25hbWUYAiABKAkSDQoFbGltaXQYAyABKAUSEQoJbWF4X2J5dGVzGAQgASgFEg8KB3dhaXRfbXMYBSABKAUSEwoLaW5zdGFuY2VfaWQYBiABKAkSMgoFc3RhcnQYByABKAsyIy50YWxseW1hbi5ib3VuZGFyeS52MS5TdGFydFBvc2l0aW9uEhQKDHdpdGhfcmVjb3JkcxgIIAEoCBIsCgRoYXZlGAkgASgLMh4udGFsbHltYW4uYm91bmRhcnkudjEuRnJvbnRpZXIiWwoNU3RhcnRQb3NpdGlvbhIWCgxhZnRlcl9vZmZzZXQYASABKANIABIUCgphdF91bml4X21zGAIgASgDSAASEAoGYXRfZW5kGAMgASgISABCCgoIcG9zaXRpb24idQoSRmV0Y2hGYWN0c1Jlc3BvbnNlEi8KBWZhY3RzGAEgAygLMiAudGFsbHltYW4uYm91bmRhcnkudjEuU3RvcmVkRmFjdBINCgVlcG9jaBgCIAEoCRIOCgZjdXJzb3IYAyABKAMSDwoHYmFja2xvZxgEIAEoAyLtAQoVQ29uZmlybVJlY2VpcHRSZXF1ZXN0EiwKBnN0cmVhbRgBIAEoCzIcLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlN0cmVhbRIVCg1jb25zdW1lcl9uYW1lGAIgASgJEg4KBm9mZnNldBgDIAEoAxITCgtpbnN0YW5jZV9pZBgEIAEoCRIuCgdyZWNlaXB0GAUgASgLMh0udGFsbHltYW4uYm91bmRhcnkudjEuUmVjZWlwdBI6CgtxdWFyYW50aW5lZBgGIAMoCzIlLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlF1YXJhbnRpbmVkRmFjdCI0ChZDb25maXJtUmVjZWlwdFJlc3BvbnNlEhoKEmN1cnNvcl9hZHZhbmNlZF90bxgBIAEoAyJbCg1EZWxpdmVyZWRGYWN0Eg4KBm9mZnNldBgBIAEoAxILCgNrZXkYAiABKAkSDgoGZGlnZXN0GAMgASgJEg0KBWNoYWluGAQgASgJEg4KBnJlY29yZBgFIAEoCSKcAQoTRGVsaXZlckZhY3RzUmVxdWVzdBIsCgZzdHJlYW0YASABKAsyHC50YWxseW1hbi5ib3VuZGFyeS52MS5TdHJlYW0SDQoFZXBvY2gYAiABKAkSFAoMY2hhaW5fYmVmb3JlGAMgASgJEjIKBWZhY3RzGAQgAygLMiMudGFsbHltYW4uYm91bmRhcnkudjEuRGVsaXZlcmVkRmFjdCK0AQoURGVsaXZlckZhY3RzUmVzcG9uc2USMAoIZnJvbnRpZXIYASABKAsyHi50YWxseW1hbi5ib3VuZGFyeS52MS5Gcm9udGllchIuCgdyZWNlaXB0GAIgASgLMh0udGFsbHltYW4uYm91bmRhcnkudjEuUmVjZWlwdBI6CgtxdWFyYW50aW5lZBgDIAMoCzIlLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlF1YXJhbnRpbmVkRmFjdCJJCg9RdWFyYW50aW5lZEZhY3QSDgoGb2Zmc2V0GAEgASgDEiYKA2dhcBgCIAEoCzIZLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkdhcCK9AQoHUmVjZWlwdBIsCgZzdHJlYW0YASABKAsyHC50YWxseW1hbi5ib3VuZGFyeS52MS5TdHJlYW0SDQoFZXBvY2gYAiABKAkSEwoLZnJvbV9vZmZzZXQYAyABKAMSEQoJdG9fb2Zmc2V0GAQgASgDEg0KBWNoYWluGAUgASgJEhsKE3JlY2VpdmVkX2F0X3VuaXhfbXMYBiABKAMSDgoGa2V5X2lkGAcgASgJEhEKCXNpZ25hdHVyZRgIIAEoDCJCChJHZXRGcm9udGllclJlcXVlc3QSLAoGc3RyZWFtGAEgASgLMhwudGFsbHltYW4uYm91bmRhcnkudjEuU3RyZWFtIkcKE0dldEZyb250aWVyUmVzcG9uc2USMAoIZnJvbnRpZXIYASABKAsyHi50YWxseW1hbi5ib3VuZGFyeS52MS5Gcm9udGllciI4CghGcm9udGllchINCgVlcG9jaBgBIAEoCRIOCgZvZmZzZXQYAiABKAMSDQoFY2hhaW4YAyABKAkiYAoQUHV0T2JqZWN0UmVxdWVzdBI0CgZoZWFkZXIYASABKAsyIi50YWxseW1hbi5ib3VuZGFyeS52MS5PYmplY3RIZWFkZXJIABIOCgRkYXRhGAIgASgMSABCBgoEcGFydCJPCgxPYmplY3RIZWFkZXISDgoGYnVja2V0GAEgASgJEgsKA2tleRgCIAEoCRIOCgZkaWdlc3QYAyABKAkSEgoKbWVkaWFfdHlwZRgEIAEoCSIxChFQdXRPYmplY3RSZXNwb25zZRIOCgZkaWdlc3QYASABKAkSDAoEc2l6ZRgCIAEoAyJqChBHZXRPYmplY3RSZXF1ZXN0Eg4KBmJ1Y2tldBgBIAEoCRILCgNrZXkYAiABKAkSEQoJZnJvbV9ieXRlGAMgASgDEhcKCmJ5dGVfY291bnQYBCABKANIAIgBAUINCgtfYnl0ZV9jb3VudCJdChFHZXRPYmplY3RSZXNwb25zZRIwCgRpbmZvGAEgASgLMiAudGFsbHltYW4uYm91bmRhcnkudjEuT2JqZWN0SW5mb0gAEg4KBGRhdGEYAiABKAxIAEIGCgRwYXJ0Ij4KCk9iamVjdEluZm8SDgoGZGlnZXN0GAEgASgJEgwKBHNpemUYAiABKAMSEgoKbWVkaWFfdHlwZRgDIAEoCTKcBwoPQm91bmRhcnlTZXJ2aWNlEmEKCkFwcGVuZEZhY3QSJy50YWxseW1hbi5ib3VuZGFyeS52MS5BcHBlbmRGYWN0UmVxdWVzdBooLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkFwcGVuZEZhY3RSZXNwb25zZSIAEmQKC0FwcGVuZEZhY3RzEigudGFsbHltYW4uYm91bmRhcnkudjEuQXBwZW5kRmFjdHNSZXF1ZXN0GikudGFsbHltYW4uYm91bmRhcnkudjEuQXBwZW5kRmFjdHNSZXNwb25zZSIAElsKCEZpbmRGYWN0EiUudGFsbHltYW4uYm91bmRhcnkudjEuRmluZEZhY3RSZXF1ZXN0GiYudGFsbHltYW4uYm91bmRhcnkudjEuRmluZEZhY3RSZXNwb25zZSIAEmEKCkZldGNoRmFjdHMSJy50YWxseW1hbi5ib3VuZGFyeS52MS5GZXRjaEZhY3RzUmVxdWVzdBooLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkZldGNoRmFjdHNSZXNwb25zZSIAEm0KDkNvbmZpcm1SZWNlaXB0EisudGFsbHltYW4uYm91bmRhcnkudjEuQ29uZmlybVJlY2VpcHRSZXF1ZXN0GiwudGFsbHltYW4uYm91bmRhcnkudjEuQ29uZmlybVJlY2VpcHRSZXNwb25zZSIAEmcKDERlbGl2ZXJGYWN0cxIpLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkRlbGl2ZXJGYWN0c1JlcXVlc3QaKi50YWxseW1hbi5ib3VuZGFyeS52MS5EZWxpdmVyRmFjdHNSZXNwb25zZSIAEmQKC0dldEZyb250aWVyEigudGFsbHltYW4uYm91bmRhcnkudjEuR2V0RnJvbnRpZXJSZXF1ZXN0GikudGFsbHltYW4uYm91bmRhcnkudjEuR2V0RnJvbnRpZXJSZXNwb25zZSIAEmAKCVB1dE9iamVjdBImLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlB1dE9iamVjdFJlcXVlc3QaJy50YWxseW1hbi5ib3VuZGFyeS52MS5QdXRPYmplY3RSZXNwb25zZSIAKAESYAoJR2V0T2JqZWN0EiYudGFsbHltYW4uYm91bmRhcnkudjEuR2V0T2JqZWN0UmVxdWVzdBonLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkdldE9iamVjdFJlc3BvbnNlIgAwAWIGcHJvdG8z");
+  fileDesc("CiN0YWxseW1hbi9ib3VuZGFyeS92MS9ib3VuZGFyeS5wcm90bxIUdGFsbHltYW4uYm91bmRhcnkudjEiLAoGU3RyZWFtEhEKCWZyb21fem9uZRgBIAEoCRIPCgd0b196b25lGAIgASgJIqYCCghFbnZlbG9wZRISCgptZXNzYWdlX2lkGAEgASgJEhEKCWZyb21fem9uZRgCIAEoCRIPCgd0b196b25lGAMgASgJEhsKE3Byb2R1Y2VkX2F0X3VuaXhfbXMYBCABKAMSGwoOY29ycmVsYXRpb25faWQYBSABKAlIAIgBARIZCgxjYXVzYXRpb25faWQYBiABKAlIAYgBARI6CgZsYWJlbHMYByADKAsyKi50YWxseW1hbi5ib3VuZGFyeS52MS5FbnZlbG9wZS5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQhEKD19jb3JyZWxhdGlvbl9pZEIPCg1fY2F1c2F0aW9uX2lkIo4BCgRGYWN0Eg8KB3N1YmplY3QYASABKAkSEQoJcHJlZGljYXRlGAIgASgJEhMKC29iamVjdF9qc29uGAMgASgJEj4KCm9iamVjdF9yZWYYBCABKAsyJS50YWxseW1hbi5ib3VuZGFyeS52MS5PYmplY3RSZWZlcmVuY2VIAIgBAUINCgtfb2JqZWN0X3JlZiJzCg9PYmplY3RSZWZlcmVuY2USDgoGYnVja2V0GAEgASgJEgsKA2tleRgCIAEoCRIOCgZkaWdlc3QYAyABKAkSDAoEc2l6ZRgEIAEoAxISCgptZWRpYV90eXBlGAUgASgJEhEKCWZpbGVfbmFtZRgGIAEoCSJvChFBcHBlbmRGYWN0UmVxdWVzdBIwCghlbnZlbG9wZRgBIAEoCzIeLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkVudmVsb3BlEigKBGZhY3QYAiABKAsyGi50YWxseW1hbi5ib3VuZGFyeS52MS5GYWN0IjYKEkFwcGVuZEZhY3RSZXNwb25zZRIOCgZvZmZzZXQYASABKAMSEAoIZXhpc3RpbmcYAiABKAgiTAoSQXBwZW5kRmFjdHNSZXF1ZXN0EjYKBWZhY3RzGAEgAygLMicudGFsbHltYW4uYm91bmRhcnkudjEuQXBwZW5kRmFjdFJlcXVlc3QiSgoTQXBwZW5kRmFjdHNSZXNwb25zZRIzCgdyZXN1bHRzGAEgAygLMiIudGFsbHltYW4uYm91bmRhcnkudjEuQXBwZW5kUmVzdWx0IogBCgxBcHBlbmRSZXN1bHQSPAoIYXBwZW5kZWQYASABKAsyKC50YWxseW1hbi5ib3VuZGFyeS52MS5BcHBlbmRGYWN0UmVzcG9uc2VIABIwCgdyZWZ1c2VkGAIgASgLMh0udGFsbHltYW4uYm91bmRhcnkudjEuUmVmdXNhbEgAQggKBnJlc3VsdCI4CgdSZWZ1c2FsEg4KBnJlYXNvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEgwKBGNvZGUYAyABKAkiOAoPRmluZEZhY3RSZXF1ZXN0EhEKCWZyb21fem9uZRgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJIoABChBGaW5kRmFjdFJlc3BvbnNlEiwKBnN0cmVhbRgBIAEoCzIcLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlN0cmVhbRIOCgZvZmZzZXQYAiABKAMSLgoEZmFjdBgDIAEoCzIgLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlN0b3JlZEZhY3QiiQIKClN0b3JlZEZhY3QSDgoGb2Zmc2V0GAEgASgDEhsKE2FjY2VwdGVkX2F0X3VuaXhfbXMYAiABKAMSDgoGZGlnZXN0GAMgASgJEg0KBWNoYWluGAQgASgJEjcKBGZhY3QYBSABKAsyJy50YWxseW1hbi5ib3VuZGFyeS52MS5BcHBlbmRGYWN0UmVxdWVzdEgAEigKA2dhcBgGIAEoCzIZLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkdhcEgAEg4KBnJlY29yZBgHIAEoCRIzCgpzdGFuZHNfZm9yGAggASgLMh8udGFsbHltYW4uYm91bmRhcnkudjEuU3RhbmRzRm9yQgcKBWVudHJ5IlIKCVN0YW5kc0ZvchINCgVlcG9jaBgBIAEoCRIOCgZvZmZzZXQYAiABKAMSEgoKbWVzc2FnZV9pZBgDIAEoCRISCgppc19kcm9wcGVkGAQgASgIIjoKA0dhcBIOCgZyZWFzb24YASABKAkSDwoHbWVzc2FnZRgCIAEoCRISCgptZXNzYWdlX2lkGAMgASgJIpgCChFGZXRjaEZhY3RzUmVxdWVzdBIsCgZzdHJlYW0YASABKAsyHC50YWxseW1hbi5ib3VuZGFyeS52MS5TdHJlYW0SFQoNY29uc3VtZXJfbmFtZRgCIAEoCRINCgVsaW1pdBgDIAEoBRIRCgltYXhfYnl0ZXMYBCABKAUSDwoHd2FpdF9tcxgFIAEoBRITCgtpbnN0YW5jZV9pZBgGIAEoCRIyCgVzdGFydBgHIAEoCzIjLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlN0YXJ0UG9zaXRpb24SFAoMd2l0aF9yZWNvcmRzGAggASgIEiwKBGhhdmUYCSABKAsyHi50YWxseW1hbi5ib3VuZGFyeS52MS5Gcm9udGllciJbCg1TdGFydFBvc2l0aW9uEhYKDGFmdGVyX29mZnNldBgBIAEoA0gAEhQKCmF0X3VuaXhfbXMYAiABKANIABIQCgZhdF9lbmQYAyABKAhIAEIKCghwb3NpdGlvbiKqAQoSRmV0Y2hGYWN0c1Jlc3BvbnNlEi8KBWZhY3RzGAEgAygLMiAudGFsbHltYW4uYm91bmRhcnkudjEuU3RvcmVkRmFjdBINCgVlcG9jaBgCIAEoCRIOCgZjdXJzb3IYAyABKAMSDwoHYmFja2xvZxgEIAEoAxIzCgdkcm9wcGVkGAUgAygLMiIudGFsbHltYW4uYm91bmRhcnkudjEuRHJvcHBlZFJhbmdlIkUKDERyb3BwZWRSYW5nZRITCgtmcm9tX29mZnNldBgBIAEoAxIRCgl0b19vZmZzZXQYAiABKAMSDQoFY2hhaW4YAyABKAki7QEKFUNvbmZpcm1SZWNlaXB0UmVxdWVzdBIsCgZzdHJlYW0YASABKAsyHC50YWxseW1hbi5ib3VuZGFyeS52MS5TdHJlYW0SFQoNY29uc3VtZXJfbmFtZRgCIAEoCRIOCgZvZmZzZXQYAyABKAMSEwoLaW5zdGFuY2VfaWQYBCABKAkSLgoHcmVjZWlwdBgFIAEoCzIdLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlJlY2VpcHQSOgoLcXVhcmFudGluZWQYBiADKAsyJS50YWxseW1hbi5ib3VuZGFyeS52MS5RdWFyYW50aW5lZEZhY3QiNAoWQ29uZmlybVJlY2VpcHRSZXNwb25zZRIaChJjdXJzb3JfYWR2YW5jZWRfdG8YASABKAMicQoNRGVsaXZlcmVkRmFjdBIOCgZvZmZzZXQYASABKAMSCwoDa2V5GAIgASgJEg4KBmRpZ2VzdBgDIAEoCRINCgVjaGFpbhgEIAEoCRIOCgZyZWNvcmQYBSABKAkSFAoMb2JqZWN0X2J5dGVzGAYgASgDItEBChNEZWxpdmVyRmFjdHNSZXF1ZXN0EiwKBnN0cmVhbRgBIAEoCzIcLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlN0cmVhbRINCgVlcG9jaBgCIAEoCRIUCgxjaGFpbl9iZWZvcmUYAyABKAkSMgoFZmFjdHMYBCADKAsyIy50YWxseW1hbi5ib3VuZGFyeS52MS5EZWxpdmVyZWRGYWN0EjMKB2Ryb3BwZWQYBSADKAsyIi50YWxseW1hbi5ib3VuZGFyeS52MS5Ecm9wcGVkUmFuZ2UitAEKFERlbGl2ZXJGYWN0c1Jlc3BvbnNlEjAKCGZyb250aWVyGAEgASgLMh4udGFsbHltYW4uYm91bmRhcnkudjEuRnJvbnRpZXISLgoHcmVjZWlwdBgCIAEoCzIdLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlJlY2VpcHQSOgoLcXVhcmFudGluZWQYAyADKAsyJS50YWxseW1hbi5ib3VuZGFyeS52MS5RdWFyYW50aW5lZEZhY3QicgoPUXVhcmFudGluZWRGYWN0Eg4KBm9mZnNldBgBIAEoAxImCgNnYXAYAiABKAsyGS50YWxseW1hbi5ib3VuZGFyeS52MS5HYXASEgoKcmVzb2x1dGlvbhgDIAEoCRITCgtyZXNvbHZlZF9ieRgEIAEoAyK9AQoHUmVjZWlwdBIsCgZzdHJlYW0YASABKAsyHC50YWxseW1hbi5ib3VuZGFyeS52MS5TdHJlYW0SDQoFZXBvY2gYAiABKAkSEwoLZnJvbV9vZmZzZXQYAyABKAMSEQoJdG9fb2Zmc2V0GAQgASgDEg0KBWNoYWluGAUgASgJEhsKE3JlY2VpdmVkX2F0X3VuaXhfbXMYBiABKAMSDgoGa2V5X2lkGAcgASgJEhEKCXNpZ25hdHVyZRgIIAEoDCJCChJHZXRGcm9udGllclJlcXVlc3QSLAoGc3RyZWFtGAEgASgLMhwudGFsbHltYW4uYm91bmRhcnkudjEuU3RyZWFtIkcKE0dldEZyb250aWVyUmVzcG9uc2USMAoIZnJvbnRpZXIYASABKAsyHi50YWxseW1hbi5ib3VuZGFyeS52MS5Gcm9udGllciI4CghGcm9udGllchINCgVlcG9jaBgBIAEoCRIOCgZvZmZzZXQYAiABKAMSDQoFY2hhaW4YAyABKAkiaQoUTGlzdENyb3NzaW5nc1JlcXVlc3QSLAoGc3RyZWFtGAEgASgLMhwudGFsbHltYW4uYm91bmRhcnkudjEuU3RyZWFtEhQKDGFmdGVyX29mZnNldBgCIAEoAxINCgVsaW1pdBgDIAEoBSKEAQoVTGlzdENyb3NzaW5nc1Jlc3BvbnNlEi8KCHJlY2VpcHRzGAEgAygLMh0udGFsbHltYW4uYm91bmRhcnkudjEuUmVjZWlwdBI6CgtxdWFyYW50aW5lZBgCIAMoCzIlLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlF1YXJhbnRpbmVkRmFjdCJmChFMaXN0UHJvb2ZzUmVxdWVzdBIsCgZzdHJlYW0YASABKAsyHC50YWxseW1hbi5ib3VuZGFyeS52MS5TdHJlYW0SFAoMYWZ0ZXJfb2Zmc2V0GAIgASgDEg0KBWxpbWl0GAMgASgFIkcKEkxpc3RQcm9vZnNSZXNwb25zZRIxCgdlbnRyaWVzGAEgAygLMiAudGFsbHltYW4uYm91bmRhcnkudjEuRW50cnlQcm9vZiKBAQoKRW50cnlQcm9vZhIOCgZvZmZzZXQYASABKAMSCwoDa2V5GAIgASgJEg4KBmRpZ2VzdBgDIAEoCRITCgtyZWNvcmRfaGFzaBgEIAEoCRINCgVjaGFpbhgFIAEoCRISCgpnYXBfcmVhc29uGAYgASgJEg4KBmRhbWFnZRgHIAEoCSJgChBQdXRPYmplY3RSZXF1ZXN0EjQKBmhlYWRlchgBIAEoCzIiLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLk9iamVjdEhlYWRlckgAEg4KBGRhdGEYAiABKAxIAEIGCgRwYXJ0Ik8KDE9iamVjdEhlYWRlchIOCgZidWNrZXQYASABKAkSCwoDa2V5GAIgASgJEg4KBmRpZ2VzdBgDIAEoCRISCgptZWRpYV90eXBlGAQgASgJIjEKEVB1dE9iamVjdFJlc3BvbnNlEg4KBmRpZ2VzdBgBIAEoCRIMCgRzaXplGAIgASgDImoKEEdldE9iamVjdFJlcXVlc3QSDgoGYnVja2V0GAEgASgJEgsKA2tleRgCIAEoCRIRCglmcm9tX2J5dGUYAyABKAMSFwoKYnl0ZV9jb3VudBgEIAEoA0gAiAEBQg0KC19ieXRlX2NvdW50Il0KEUdldE9iamVjdFJlc3BvbnNlEjAKBGluZm8YASABKAsyIC50YWxseW1hbi5ib3VuZGFyeS52MS5PYmplY3RJbmZvSAASDgoEZGF0YRgCIAEoDEgAQgYKBHBhcnQiPgoKT2JqZWN0SW5mbxIOCgZkaWdlc3QYASABKAkSDAoEc2l6ZRgCIAEoAxISCgptZWRpYV90eXBlGAMgASgJMusICg9Cb3VuZGFyeVNlcnZpY2USYQoKQXBwZW5kRmFjdBInLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkFwcGVuZEZhY3RSZXF1ZXN0GigudGFsbHltYW4uYm91bmRhcnkudjEuQXBwZW5kRmFjdFJlc3BvbnNlIgASZAoLQXBwZW5kRmFjdHMSKC50YWxseW1hbi5ib3VuZGFyeS52MS5BcHBlbmRGYWN0c1JlcXVlc3QaKS50YWxseW1hbi5ib3VuZGFyeS52MS5BcHBlbmRGYWN0c1Jlc3BvbnNlIgASWwoIRmluZEZhY3QSJS50YWxseW1hbi5ib3VuZGFyeS52MS5GaW5kRmFjdFJlcXVlc3QaJi50YWxseW1hbi5ib3VuZGFyeS52MS5GaW5kRmFjdFJlc3BvbnNlIgASYQoKRmV0Y2hGYWN0cxInLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkZldGNoRmFjdHNSZXF1ZXN0GigudGFsbHltYW4uYm91bmRhcnkudjEuRmV0Y2hGYWN0c1Jlc3BvbnNlIgASbQoOQ29uZmlybVJlY2VpcHQSKy50YWxseW1hbi5ib3VuZGFyeS52MS5Db25maXJtUmVjZWlwdFJlcXVlc3QaLC50YWxseW1hbi5ib3VuZGFyeS52MS5Db25maXJtUmVjZWlwdFJlc3BvbnNlIgASZwoMRGVsaXZlckZhY3RzEikudGFsbHltYW4uYm91bmRhcnkudjEuRGVsaXZlckZhY3RzUmVxdWVzdBoqLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkRlbGl2ZXJGYWN0c1Jlc3BvbnNlIgASZAoLR2V0RnJvbnRpZXISKC50YWxseW1hbi5ib3VuZGFyeS52MS5HZXRGcm9udGllclJlcXVlc3QaKS50YWxseW1hbi5ib3VuZGFyeS52MS5HZXRGcm9udGllclJlc3BvbnNlIgASagoNTGlzdENyb3NzaW5ncxIqLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkxpc3RDcm9zc2luZ3NSZXF1ZXN0GisudGFsbHltYW4uYm91bmRhcnkudjEuTGlzdENyb3NzaW5nc1Jlc3BvbnNlIgASYQoKTGlzdFByb29mcxInLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLkxpc3RQcm9vZnNSZXF1ZXN0GigudGFsbHltYW4uYm91bmRhcnkudjEuTGlzdFByb29mc1Jlc3BvbnNlIgASYAoJUHV0T2JqZWN0EiYudGFsbHltYW4uYm91bmRhcnkudjEuUHV0T2JqZWN0UmVxdWVzdBonLnRhbGx5bWFuLmJvdW5kYXJ5LnYxLlB1dE9iamVjdFJlc3BvbnNlIgAoARJgCglHZXRPYmplY3QSJi50YWxseW1hbi5ib3VuZGFyeS52MS5HZXRPYmplY3RSZXF1ZXN0GicudGFsbHltYW4uYm91bmRhcnkudjEuR2V0T2JqZWN0UmVzcG9uc2UiADABYgZwcm90bzM");
 
 /**
  * What goes from one zone to another.
@@ -445,6 +445,13 @@ export type StoredFact = Message<"tallyman.boundary.v1.StoredFact"> & {
    * @generated from field: string record = 7;
    */
   record: string;
+
+  /**
+   * The fact stands for an earlier one that could not be accepted in this zone.
+   *
+   * @generated from field: tallyman.boundary.v1.StandsFor stands_for = 8;
+   */
+  standsFor?: StandsFor | undefined;
 };
 
 /**
@@ -453,6 +460,42 @@ export type StoredFact = Message<"tallyman.boundary.v1.StoredFact"> & {
  */
 export const StoredFactSchema: GenMessage<StoredFact> = /*@__PURE__*/
   messageDesc(file_tallyman_boundary_v1_boundary, 12);
+
+/**
+ * An earlier fact, in the place of which there is a gap.
+ *
+ * @generated from message tallyman.boundary.v1.StandsFor
+ */
+export type StandsFor = Message<"tallyman.boundary.v1.StandsFor"> & {
+  /**
+   * @generated from field: string epoch = 1;
+   */
+  epoch: string;
+
+  /**
+   * @generated from field: int64 offset = 2;
+   */
+  offset: bigint;
+
+  /**
+   * @generated from field: string message_id = 3;
+   */
+  messageId: string;
+
+  /**
+   * It was given up: this fact says why. Otherwise this fact has its content.
+   *
+   * @generated from field: bool is_dropped = 4;
+   */
+  isDropped: boolean;
+};
+
+/**
+ * Describes the message tallyman.boundary.v1.StandsFor.
+ * Use `create(StandsForSchema)` to create a new message.
+ */
+export const StandsForSchema: GenMessage<StandsFor> = /*@__PURE__*/
+  messageDesc(file_tallyman_boundary_v1_boundary, 13);
 
 /**
  * @generated from message tallyman.boundary.v1.Gap
@@ -481,7 +524,7 @@ export type Gap = Message<"tallyman.boundary.v1.Gap"> & {
  * Use `create(GapSchema)` to create a new message.
  */
 export const GapSchema: GenMessage<Gap> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 13);
+  messageDesc(file_tallyman_boundary_v1_boundary, 14);
 
 /**
  * @generated from message tallyman.boundary.v1.FetchFactsRequest
@@ -554,7 +597,7 @@ export type FetchFactsRequest = Message<"tallyman.boundary.v1.FetchFactsRequest"
  * Use `create(FetchFactsRequestSchema)` to create a new message.
  */
 export const FetchFactsRequestSchema: GenMessage<FetchFactsRequest> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 14);
+  messageDesc(file_tallyman_boundary_v1_boundary, 15);
 
 /**
  * @generated from message tallyman.boundary.v1.StartPosition
@@ -595,7 +638,7 @@ export type StartPosition = Message<"tallyman.boundary.v1.StartPosition"> & {
  * Use `create(StartPositionSchema)` to create a new message.
  */
 export const StartPositionSchema: GenMessage<StartPosition> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 15);
+  messageDesc(file_tallyman_boundary_v1_boundary, 16);
 
 /**
  * @generated from message tallyman.boundary.v1.FetchFactsResponse
@@ -626,6 +669,13 @@ export type FetchFactsResponse = Message<"tallyman.boundary.v1.FetchFactsRespons
    * @generated from field: int64 backlog = 4;
    */
   backlog: bigint;
+
+  /**
+   * If with_records was asked for: what was dropped between what the peer has and the first fact.
+   *
+   * @generated from field: repeated tallyman.boundary.v1.DroppedRange dropped = 5;
+   */
+  dropped: DroppedRange[];
 };
 
 /**
@@ -633,7 +683,38 @@ export type FetchFactsResponse = Message<"tallyman.boundary.v1.FetchFactsRespons
  * Use `create(FetchFactsResponseSchema)` to create a new message.
  */
 export const FetchFactsResponseSchema: GenMessage<FetchFactsResponse> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 16);
+  messageDesc(file_tallyman_boundary_v1_boundary, 17);
+
+/**
+ * Facts that a source has dropped before they crossed, because their stream was full. Gap records take their places.
+ *
+ * @generated from message tallyman.boundary.v1.DroppedRange
+ */
+export type DroppedRange = Message<"tallyman.boundary.v1.DroppedRange"> & {
+  /**
+   * @generated from field: int64 from_offset = 1;
+   */
+  fromOffset: bigint;
+
+  /**
+   * @generated from field: int64 to_offset = 2;
+   */
+  toOffset: bigint;
+
+  /**
+   * The chain hash of the entry at to_offset.
+   *
+   * @generated from field: string chain = 3;
+   */
+  chain: string;
+};
+
+/**
+ * Describes the message tallyman.boundary.v1.DroppedRange.
+ * Use `create(DroppedRangeSchema)` to create a new message.
+ */
+export const DroppedRangeSchema: GenMessage<DroppedRange> = /*@__PURE__*/
+  messageDesc(file_tallyman_boundary_v1_boundary, 18);
 
 /**
  * @generated from message tallyman.boundary.v1.ConfirmReceiptRequest
@@ -679,7 +760,7 @@ export type ConfirmReceiptRequest = Message<"tallyman.boundary.v1.ConfirmReceipt
  * Use `create(ConfirmReceiptRequestSchema)` to create a new message.
  */
 export const ConfirmReceiptRequestSchema: GenMessage<ConfirmReceiptRequest> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 17);
+  messageDesc(file_tallyman_boundary_v1_boundary, 19);
 
 /**
  * @generated from message tallyman.boundary.v1.ConfirmReceiptResponse
@@ -696,7 +777,7 @@ export type ConfirmReceiptResponse = Message<"tallyman.boundary.v1.ConfirmReceip
  * Use `create(ConfirmReceiptResponseSchema)` to create a new message.
  */
 export const ConfirmReceiptResponseSchema: GenMessage<ConfirmReceiptResponse> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 18);
+  messageDesc(file_tallyman_boundary_v1_boundary, 20);
 
 /**
  * A fact on its way between two nodes: the entry as it lies in the sender's log.
@@ -732,6 +813,14 @@ export type DeliveredFact = Message<"tallyman.boundary.v1.DeliveredFact"> & {
    * @generated from field: string record = 5;
    */
   record: string;
+
+  /**
+   * The size of the object that the fact names; 0: it names none. An object that is too large for the receiver is not
+   * waited for: its fact goes into quarantine.
+   *
+   * @generated from field: int64 object_bytes = 6;
+   */
+  objectBytes: bigint;
 };
 
 /**
@@ -739,7 +828,7 @@ export type DeliveredFact = Message<"tallyman.boundary.v1.DeliveredFact"> & {
  * Use `create(DeliveredFactSchema)` to create a new message.
  */
 export const DeliveredFactSchema: GenMessage<DeliveredFact> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 19);
+  messageDesc(file_tallyman_boundary_v1_boundary, 21);
 
 /**
  * @generated from message tallyman.boundary.v1.DeliverFactsRequest
@@ -768,6 +857,13 @@ export type DeliverFactsRequest = Message<"tallyman.boundary.v1.DeliverFactsRequ
    * @generated from field: repeated tallyman.boundary.v1.DeliveredFact facts = 4;
    */
   facts: DeliveredFact[];
+
+  /**
+   * Before the first fact, up to 1,000 offsets.
+   *
+   * @generated from field: repeated tallyman.boundary.v1.DroppedRange dropped = 5;
+   */
+  dropped: DroppedRange[];
 };
 
 /**
@@ -775,7 +871,7 @@ export type DeliverFactsRequest = Message<"tallyman.boundary.v1.DeliverFactsRequ
  * Use `create(DeliverFactsRequestSchema)` to create a new message.
  */
 export const DeliverFactsRequestSchema: GenMessage<DeliverFactsRequest> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 20);
+  messageDesc(file_tallyman_boundary_v1_boundary, 22);
 
 /**
  * @generated from message tallyman.boundary.v1.DeliverFactsResponse
@@ -804,7 +900,7 @@ export type DeliverFactsResponse = Message<"tallyman.boundary.v1.DeliverFactsRes
  * Use `create(DeliverFactsResponseSchema)` to create a new message.
  */
 export const DeliverFactsResponseSchema: GenMessage<DeliverFactsResponse> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 21);
+  messageDesc(file_tallyman_boundary_v1_boundary, 23);
 
 /**
  * @generated from message tallyman.boundary.v1.QuarantinedFact
@@ -819,6 +915,20 @@ export type QuarantinedFact = Message<"tallyman.boundary.v1.QuarantinedFact"> & 
    * @generated from field: tallyman.boundary.v1.Gap gap = 2;
    */
   gap?: Gap | undefined;
+
+  /**
+   * redriven or dropped; empty: it is open.
+   *
+   * @generated from field: string resolution = 3;
+   */
+  resolution: string;
+
+  /**
+   * The offset of the later fact that stands for it.
+   *
+   * @generated from field: int64 resolved_by = 4;
+   */
+  resolvedBy: bigint;
 };
 
 /**
@@ -826,7 +936,7 @@ export type QuarantinedFact = Message<"tallyman.boundary.v1.QuarantinedFact"> & 
  * Use `create(QuarantinedFactSchema)` to create a new message.
  */
 export const QuarantinedFactSchema: GenMessage<QuarantinedFact> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 22);
+  messageDesc(file_tallyman_boundary_v1_boundary, 24);
 
 /**
  * What a receiver has durably, signed by it.
@@ -886,7 +996,7 @@ export type Receipt = Message<"tallyman.boundary.v1.Receipt"> & {
  * Use `create(ReceiptSchema)` to create a new message.
  */
 export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 23);
+  messageDesc(file_tallyman_boundary_v1_boundary, 25);
 
 /**
  * @generated from message tallyman.boundary.v1.GetFrontierRequest
@@ -903,7 +1013,7 @@ export type GetFrontierRequest = Message<"tallyman.boundary.v1.GetFrontierReques
  * Use `create(GetFrontierRequestSchema)` to create a new message.
  */
 export const GetFrontierRequestSchema: GenMessage<GetFrontierRequest> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 24);
+  messageDesc(file_tallyman_boundary_v1_boundary, 26);
 
 /**
  * @generated from message tallyman.boundary.v1.GetFrontierResponse
@@ -920,7 +1030,7 @@ export type GetFrontierResponse = Message<"tallyman.boundary.v1.GetFrontierRespo
  * Use `create(GetFrontierResponseSchema)` to create a new message.
  */
 export const GetFrontierResponseSchema: GenMessage<GetFrontierResponse> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 25);
+  messageDesc(file_tallyman_boundary_v1_boundary, 27);
 
 /**
  * @generated from message tallyman.boundary.v1.Frontier
@@ -951,7 +1061,167 @@ export type Frontier = Message<"tallyman.boundary.v1.Frontier"> & {
  * Use `create(FrontierSchema)` to create a new message.
  */
 export const FrontierSchema: GenMessage<Frontier> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 26);
+  messageDesc(file_tallyman_boundary_v1_boundary, 28);
+
+/**
+ * @generated from message tallyman.boundary.v1.ListCrossingsRequest
+ */
+export type ListCrossingsRequest = Message<"tallyman.boundary.v1.ListCrossingsRequest"> & {
+  /**
+   * @generated from field: tallyman.boundary.v1.Stream stream = 1;
+   */
+  stream?: Stream | undefined;
+
+  /**
+   * @generated from field: int64 after_offset = 2;
+   */
+  afterOffset: bigint;
+
+  /**
+   * Default and limit: 500.
+   *
+   * @generated from field: int32 limit = 3;
+   */
+  limit: number;
+};
+
+/**
+ * Describes the message tallyman.boundary.v1.ListCrossingsRequest.
+ * Use `create(ListCrossingsRequestSchema)` to create a new message.
+ */
+export const ListCrossingsRequestSchema: GenMessage<ListCrossingsRequest> = /*@__PURE__*/
+  messageDesc(file_tallyman_boundary_v1_boundary, 29);
+
+/**
+ * @generated from message tallyman.boundary.v1.ListCrossingsResponse
+ */
+export type ListCrossingsResponse = Message<"tallyman.boundary.v1.ListCrossingsResponse"> & {
+  /**
+   * That end after the offset.
+   *
+   * @generated from field: repeated tallyman.boundary.v1.Receipt receipts = 1;
+   */
+  receipts: Receipt[];
+
+  /**
+   * @generated from field: repeated tallyman.boundary.v1.QuarantinedFact quarantined = 2;
+   */
+  quarantined: QuarantinedFact[];
+};
+
+/**
+ * Describes the message tallyman.boundary.v1.ListCrossingsResponse.
+ * Use `create(ListCrossingsResponseSchema)` to create a new message.
+ */
+export const ListCrossingsResponseSchema: GenMessage<ListCrossingsResponse> = /*@__PURE__*/
+  messageDesc(file_tallyman_boundary_v1_boundary, 30);
+
+/**
+ * @generated from message tallyman.boundary.v1.ListProofsRequest
+ */
+export type ListProofsRequest = Message<"tallyman.boundary.v1.ListProofsRequest"> & {
+  /**
+   * @generated from field: tallyman.boundary.v1.Stream stream = 1;
+   */
+  stream?: Stream | undefined;
+
+  /**
+   * @generated from field: int64 after_offset = 2;
+   */
+  afterOffset: bigint;
+
+  /**
+   * Default and limit: 500.
+   *
+   * @generated from field: int32 limit = 3;
+   */
+  limit: number;
+};
+
+/**
+ * Describes the message tallyman.boundary.v1.ListProofsRequest.
+ * Use `create(ListProofsRequestSchema)` to create a new message.
+ */
+export const ListProofsRequestSchema: GenMessage<ListProofsRequest> = /*@__PURE__*/
+  messageDesc(file_tallyman_boundary_v1_boundary, 31);
+
+/**
+ * @generated from message tallyman.boundary.v1.ListProofsResponse
+ */
+export type ListProofsResponse = Message<"tallyman.boundary.v1.ListProofsResponse"> & {
+  /**
+   * Empty: the stream ends here.
+   *
+   * @generated from field: repeated tallyman.boundary.v1.EntryProof entries = 1;
+   */
+  entries: EntryProof[];
+};
+
+/**
+ * Describes the message tallyman.boundary.v1.ListProofsResponse.
+ * Use `create(ListProofsResponseSchema)` to create a new message.
+ */
+export const ListProofsResponseSchema: GenMessage<ListProofsResponse> = /*@__PURE__*/
+  messageDesc(file_tallyman_boundary_v1_boundary, 32);
+
+/**
+ * An entry without its content.
+ *
+ * @generated from message tallyman.boundary.v1.EntryProof
+ */
+export type EntryProof = Message<"tallyman.boundary.v1.EntryProof"> & {
+  /**
+   * @generated from field: int64 offset = 1;
+   */
+  offset: bigint;
+
+  /**
+   * The message id. Empty, with digest and record_hash, where a gap record stands for a fact that is not kept here.
+   *
+   * @generated from field: string key = 2;
+   */
+  key: string;
+
+  /**
+   * @generated from field: string digest = 3;
+   */
+  digest: string;
+
+  /**
+   * SHA-256 over the record, in hex.
+   *
+   * @generated from field: string record_hash = 4;
+   */
+  recordHash: string;
+
+  /**
+   * As it lies in this node's log.
+   *
+   * @generated from field: string chain = 5;
+   */
+  chain: string;
+
+  /**
+   * Why the fact was not accepted here; then the fact itself is in quarantine.
+   *
+   * @generated from field: string gap_reason = 6;
+   */
+  gapReason: string;
+
+  /**
+   * What this node finds wrong with the entry: it was changed since it was written. Empty: nothing.
+   *
+   * @generated from field: string damage = 7;
+   */
+  damage: string;
+};
+
+/**
+ * Describes the message tallyman.boundary.v1.EntryProof.
+ * Use `create(EntryProofSchema)` to create a new message.
+ */
+export const EntryProofSchema: GenMessage<EntryProof> = /*@__PURE__*/
+  messageDesc(file_tallyman_boundary_v1_boundary, 33);
 
 /**
  * @generated from message tallyman.boundary.v1.PutObjectRequest
@@ -984,7 +1254,7 @@ export type PutObjectRequest = Message<"tallyman.boundary.v1.PutObjectRequest"> 
  * Use `create(PutObjectRequestSchema)` to create a new message.
  */
 export const PutObjectRequestSchema: GenMessage<PutObjectRequest> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 27);
+  messageDesc(file_tallyman_boundary_v1_boundary, 34);
 
 /**
  * @generated from message tallyman.boundary.v1.ObjectHeader
@@ -1018,7 +1288,7 @@ export type ObjectHeader = Message<"tallyman.boundary.v1.ObjectHeader"> & {
  * Use `create(ObjectHeaderSchema)` to create a new message.
  */
 export const ObjectHeaderSchema: GenMessage<ObjectHeader> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 28);
+  messageDesc(file_tallyman_boundary_v1_boundary, 35);
 
 /**
  * @generated from message tallyman.boundary.v1.PutObjectResponse
@@ -1040,7 +1310,7 @@ export type PutObjectResponse = Message<"tallyman.boundary.v1.PutObjectResponse"
  * Use `create(PutObjectResponseSchema)` to create a new message.
  */
 export const PutObjectResponseSchema: GenMessage<PutObjectResponse> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 29);
+  messageDesc(file_tallyman_boundary_v1_boundary, 36);
 
 /**
  * @generated from message tallyman.boundary.v1.GetObjectRequest
@@ -1076,7 +1346,7 @@ export type GetObjectRequest = Message<"tallyman.boundary.v1.GetObjectRequest"> 
  * Use `create(GetObjectRequestSchema)` to create a new message.
  */
 export const GetObjectRequestSchema: GenMessage<GetObjectRequest> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 30);
+  messageDesc(file_tallyman_boundary_v1_boundary, 37);
 
 /**
  * @generated from message tallyman.boundary.v1.GetObjectResponse
@@ -1107,7 +1377,7 @@ export type GetObjectResponse = Message<"tallyman.boundary.v1.GetObjectResponse"
  * Use `create(GetObjectResponseSchema)` to create a new message.
  */
 export const GetObjectResponseSchema: GenMessage<GetObjectResponse> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 31);
+  messageDesc(file_tallyman_boundary_v1_boundary, 38);
 
 /**
  * @generated from message tallyman.boundary.v1.ObjectInfo
@@ -1134,7 +1404,7 @@ export type ObjectInfo = Message<"tallyman.boundary.v1.ObjectInfo"> & {
  * Use `create(ObjectInfoSchema)` to create a new message.
  */
 export const ObjectInfoSchema: GenMessage<ObjectInfo> = /*@__PURE__*/
-  messageDesc(file_tallyman_boundary_v1_boundary, 32);
+  messageDesc(file_tallyman_boundary_v1_boundary, 39);
 
 /**
  * @generated from service tallyman.boundary.v1.BoundaryService
@@ -1215,6 +1485,26 @@ export const BoundaryService: GenService<{
     methodKind: "unary";
     input: typeof GetFrontierRequestSchema;
     output: typeof GetFrontierResponseSchema;
+  },
+  /**
+   * What is kept about the crossings of a stream: receipts, and facts in quarantine. Peers of both zones may ask.
+   *
+   * @generated from rpc tallyman.boundary.v1.BoundaryService.ListCrossings
+   */
+  listCrossings: {
+    methodKind: "unary";
+    input: typeof ListCrossingsRequestSchema;
+    output: typeof ListCrossingsResponseSchema;
+  },
+  /**
+   * Hashes of the entries of a stream as they lie on this node, to compare two zones without sending the facts again.
+   *
+   * @generated from rpc tallyman.boundary.v1.BoundaryService.ListProofs
+   */
+  listProofs: {
+    methodKind: "unary";
+    input: typeof ListProofsRequestSchema;
+    output: typeof ListProofsResponseSchema;
   },
   /**
    * Stores an object. The first message names it, the others carry its bytes. Answers when it is durable.

@@ -1,0 +1,97 @@
+/** `zones reconcile`: asks the other zone what it has of a stream, and compares it with what is here. */
+import { firstChain } from '../../../engine/log/entry.ts';
+import { type Anchor, type Comparison, compareEntries, type Proof } from '../domain/compare.ts';
+import type { SignedReceipt } from '../domain/receipt.ts';
+import { type Reconciliation, reconcile } from '../domain/reconcile.ts';
+import type { Peer } from '../handoff/push.ts';
+import { chainAt } from '../handoff/source.ts';
+import type { FactStore, StreamId } from '../store/store.ts';
+import { localSide, peerSide, type QuarantinedFact } from './sides.ts';
+
+export interface ReconcileOptions {
+  readonly store: FactStore;
+  /** Of this node: what it sends to the peer's zone, or what it gets from there. */
+  readonly stream: StreamId;
+  readonly peer: Peer;
+  /** Whether the zone that the stream goes to has signed it. */
+  readonly isGenuine: (receipt: SignedReceipt) => boolean;
+  readonly signal: AbortSignal;
+}
+
+export interface PeerReconciliation extends Omit<Reconciliation, 'quarantined'>, Comparison {
+  readonly quarantined: readonly QuarantinedFact[];
+  /** Receipts that only the receiver had, and that were copied: the answers had been lost. */
+  readonly copied: number;
+  /** Everything that crossed is the same on both sides, and is covered by receipts. */
+  readonly isInAgreement: boolean;
+}
+
+export async function reconcileWithPeer(options: ReconcileOptions): Promise<PeerReconciliation> {
+  const { store, stream, peer, isGenuine, signal } = options;
+  const here = localSide(store, stream);
+  const there = peerSide(peer, stream, signal);
+  const [source, receiver] = stream.buffer === 'store' ? [here, there] : [there, here];
+  // In this order: what crosses meanwhile must not look like a difference.
+  const reached = await receiver.frontier();
+  const head = await source.frontier();
+  const sent = await source.crossings();
+  const received = await receiver.crossings();
+  const all = [...received.receipts, ...sent.receipts].filter(isGenuine);
+  const epoch = head?.epoch ?? '';
+  const anchors = anchorsOf(all, epoch);
+  const chains = new Map<number, string>();
+  const ends = new Set([...received.receipts, ...sent.receipts].map(({ toOffset }) => toOffset));
+  const compared = await compareEntries({
+    source: noting(source.proofs(), ends, chains),
+    receiver: receiver.proofs(),
+    anchors,
+  });
+  const { quarantined: _, ...reconciled } = reconcile(
+    { epoch, last: head?.offset ?? 0, receipts: sent.receipts, chains },
+    { frontier: reached, receipts: received.receipts, quarantined: received.quarantined },
+    isGenuine,
+  );
+  const copied =
+    stream.buffer === 'store' ? await copyReceipts(options, sent.receipts, received.receipts) : 0;
+  const isInAgreement = reconciled.problems.length === 0 && compared.tampered.length === 0;
+  return { ...reconciled, ...compared, quarantined: received.quarantined, copied, isInAgreement };
+}
+
+/** Before the first fact the chain hash follows from the epoch, if the stream has had only this one. */
+function anchorsOf(receipts: readonly SignedReceipt[], epoch: string): Anchor[] {
+  const ofEpoch = receipts.filter((receipt) => receipt.epoch === epoch);
+  const start =
+    epoch !== '' && ofEpoch.length === receipts.length ? [{ offset: 0, chain: firstChain(epoch) }] : [];
+  return [...start, ...ofEpoch.map(({ toOffset: offset, chain }) => ({ offset, chain }))].sort(
+    (a, b) => a.offset - b.offset,
+  );
+}
+
+async function* noting(
+  proofs: AsyncIterable<Proof>,
+  offsets: ReadonlySet<number>,
+  chains: Map<number, string>,
+): AsyncGenerator<Proof> {
+  for await (const proof of proofs) {
+    if (offsets.has(proof.offset)) chains.set(proof.offset, proof.chain);
+    yield proof;
+  }
+}
+
+async function copyReceipts(
+  { store, stream, isGenuine }: ReconcileOptions,
+  sent: readonly SignedReceipt[],
+  received: readonly SignedReceipt[],
+): Promise<number> {
+  const idOf = ({ epoch, toOffset }: SignedReceipt): string => `${epoch} ${toOffset}`;
+  const known = new Set(sent.map(idOf));
+  let copied = 0;
+  for (const receipt of received) {
+    if (known.has(idOf(receipt)) || !isGenuine(receipt)) continue;
+    const chain = await chainAt(store, stream, { epoch: receipt.epoch, offset: receipt.toOffset });
+    if (chain !== undefined && chain !== receipt.chain) continue;
+    await store.addReceipt('store', receipt);
+    copied += 1;
+  }
+  return copied;
+}

@@ -1,0 +1,34 @@
+/** What a full stream has dropped before it crossed. All statements rely on drops_pkey. */
+import type { Queryable } from '../../../../engine/database/database.ts';
+import type { ChainedRange } from '../../domain/delivery.ts';
+import type { Dropped, StreamId } from '../store.ts';
+
+const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
+
+/** Two processes may note ranges that overlap: a reader takes of each what lies behind the one before. */
+export async function addDropped(
+  on: Queryable,
+  stream: StreamId,
+  { epoch, from, to, chain }: ChainedRange & { readonly epoch: string },
+): Promise<void> {
+  await on.query(
+    `insert into boundary.drops (tenant_id, buffer, from_zone, to_zone, epoch, from_offset, to_offset, chain)
+     values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict do nothing`,
+    [...keyOf(stream), epoch, from, to, chain],
+  );
+}
+
+export async function dropped(
+  on: Queryable,
+  stream: StreamId,
+  { after, limit }: { readonly after: number; readonly limit: number },
+): Promise<Dropped[]> {
+  const { rows } = await on.query<Dropped>(
+    `select epoch, from_offset::float8 as "from", to_offset::float8 as "to", chain, dropped_at as "droppedAt"
+       from boundary.drops
+      where tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4 and to_offset > $5
+      order by to_offset, epoch limit $6`,
+    [...keyOf(stream), after, limit],
+  );
+  return rows;
+}

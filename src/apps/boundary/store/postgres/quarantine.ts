@@ -1,0 +1,120 @@
+/** Facts that a receiver could not take, and which later facts stand for them. */
+import type { Queryable } from '../../../../engine/database/database.ts';
+import type { StandsFor } from '../../domain/record.ts';
+import type { BufferRole, QuarantinedEntry, Resolution, StreamId } from '../store.ts';
+
+const ofStream = 'tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4';
+const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
+
+/** Relies on quarantine_pkey. */
+export async function addQuarantined(
+  on: Queryable,
+  tenantId: string,
+  entries: readonly QuarantinedEntry[],
+): Promise<void> {
+  if (entries.length === 0) return;
+  await on.query(
+    `insert into boundary.quarantine
+       (tenant_id, buffer, from_zone, to_zone, epoch, "offset", message_id, reason, message, record, quarantined_at)
+     select $1, e.buffer, e.from_zone, e.to_zone, e.epoch, e."offset", e.message_id, e.reason, e.message, e.record, e.at
+       from unnest($2::text[], $3::text[], $4::text[], $5::uuid[], $6::bigint[], $7::text[], $8::text[], $9::text[],
+                   $10::text[], $11::timestamptz[])
+         as e (buffer, from_zone, to_zone, epoch, "offset", message_id, reason, message, record, at)
+     on conflict do nothing`,
+    [
+      tenantId,
+      entries.map((entry) => entry.buffer),
+      entries.map((entry) => entry.from),
+      entries.map((entry) => entry.to),
+      entries.map((entry) => entry.epoch),
+      entries.map((entry) => entry.offset),
+      entries.map((entry) => entry.messageId),
+      entries.map((entry) => entry.reason),
+      entries.map((entry) => entry.message),
+      entries.map((entry) => entry.text),
+      entries.map((entry) => entry.quarantinedAt),
+    ],
+  );
+}
+
+interface Row extends Omit<QuarantinedEntry, 'resolution'> {
+  readonly how: Resolution['how'] | null;
+  readonly by: number | null;
+  readonly at: Date | null;
+}
+
+/** Relies on quarantine_pkey. */
+export async function quarantined(
+  on: Queryable,
+  stream: StreamId,
+  {
+    after,
+    limit,
+    isOpen = false,
+  }: { readonly after: number; readonly limit: number; readonly isOpen?: boolean },
+): Promise<QuarantinedEntry[]> {
+  const { rows } = await on.query<Row>(
+    `select buffer, from_zone as "from", to_zone as "to", epoch, "offset"::float8 as "offset",
+            message_id as "messageId", reason, message, record as text, quarantined_at as "quarantinedAt",
+            resolution as how, resolved_by::float8 as "by", resolved_at as "at"
+       from boundary.quarantine where ${ofStream} and "offset" > $5 and (resolution is null or not $7)
+      order by "offset", epoch limit $6`,
+    [...keyOf(stream), after, limit, isOpen],
+  );
+  return rows.map(({ how, by, at, ...entry }) =>
+    how && by !== null && at ? { ...entry, resolution: { how, by, at } } : entry,
+  );
+}
+
+/** The first note stays. Relies on quarantine_pkey. */
+export async function resolveOne(
+  on: Queryable,
+  stream: StreamId,
+  { epoch, offset }: { readonly epoch: string; readonly offset: number },
+  { how, by }: Omit<Resolution, 'at'>,
+): Promise<void> {
+  await on.query(
+    `update boundary.quarantine set resolution = $7, resolved_by = $8, resolved_at = clock_timestamp()
+      where ${ofStream} and "offset" = $5 and epoch = $6 and resolution is null`,
+    [...keyOf(stream), offset, epoch, how, by],
+  );
+}
+
+/**
+ * In the zone that could not take it: the fact that stands for it came through. So are attempts in between that were refused
+ * in their turn. Relies on quarantine_pkey; few are open.
+ */
+export async function resolveByStandIn(
+  on: Queryable,
+  stream: StreamId,
+  { epoch, offset, isDropped }: StandsFor,
+  by: number,
+): Promise<void> {
+  await on.query(
+    `update boundary.quarantine set resolution = $7, resolved_by = $8, resolved_at = clock_timestamp()
+      where ${ofStream} and resolution is null
+        and ("offset" = $5 and epoch::text = $6
+             or record::json -> 'standsFor' ->> 'offset' = $5::text
+                and record::json -> 'standsFor' ->> 'epoch' = $6)`,
+    [...keyOf(stream), offset, epoch, isDropped ? 'dropped' : 'redriven', by],
+  );
+}
+
+/** Relies on quarantine_open. */
+export async function isInQuarantine(
+  on: Queryable,
+  {
+    tenantId,
+    buffer,
+    from,
+  }: { readonly tenantId: string; readonly buffer: BufferRole; readonly from: string },
+  messageId: string,
+): Promise<boolean> {
+  const { rows } = await on.query<{ open: boolean }>(
+    `select exists (select 1 from boundary.quarantine
+                     where tenant_id = $1 and buffer = $2 and from_zone = $3 and message_id = $4
+                       and resolution is null) as open`,
+    [tenantId, buffer, from, messageId],
+  );
+  return rows[0]?.open ?? false;
+}

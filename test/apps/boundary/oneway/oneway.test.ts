@@ -1,0 +1,150 @@
+import { copyFile, mkdir, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { HandOff } from '../../../../src/apps/boundary/handoff/loop.ts';
+import { importInbox } from '../../../../src/apps/boundary/oneway/inbox.ts';
+import { oneWay, sendAgain, sendNew } from '../../../../src/apps/boundary/oneway/outbox.ts';
+import { trimConfirmed } from '../../../../src/apps/boundary/retention.ts';
+import { silentLogger } from '../../../../src/engine/logger.ts';
+import { seededRandom } from '../../../support/seeded-random.ts';
+import { until } from '../../../support/until.ts';
+import { essence, into, out, twoIslands } from '../bundles/scene.ts';
+
+async function withDiode() {
+  const islands = await twoIslands();
+  const { folder, exportOptions, importOptions } = islands;
+  const [outbox, inbox] = [join(folder, 'outbox'), join(folder, 'inbox')];
+  for (const each of [outbox, inbox]) await mkdir(each);
+  let clock = 1_790_000_000_000;
+  const now = () => {
+    clock += 1;
+    return clock;
+  };
+  const sending = { ...exportOptions, folder: outbox, instance: 'i1', maxFacts: 20, now };
+  return {
+    ...islands,
+    outbox,
+    inbox,
+    sending,
+    receive: () => importInbox({ ...importOptions, folder: inbox }),
+    /** Carries every file over that `isLost` does not say is lost. Files never come back. */
+    carry: async (isLost: (file: string) => boolean = () => false): Promise<string[]> => {
+      const lost: string[] = [];
+      for (const file of (await readdir(outbox)).filter((each) => each.endsWith('.tar'))) {
+        if (isLost(file)) lost.push(file);
+        else await copyFile(join(outbox, file), join(inbox, file));
+        await rm(join(outbox, file));
+      }
+      return lost;
+    },
+  };
+}
+
+async function sendAll(sending: Parameters<typeof sendNew>[0]): Promise<number> {
+  let files = 0;
+  while (await sendNew(sending)) files += 1;
+  return files;
+}
+
+describe('one-way mode', () => {
+  test('BND-11: facts cross a diode without confirmations; a lost bundle is noticed, named, and made up for by sending again', async () => {
+    const { append, putObject, sending, carry, receive, inbox, sent, received } = await withDiode();
+    for (let n = 1; n <= 100; n++)
+      await append(`m${n}`, n % 25 === 0 ? await putObject(`o${n}`, Buffer.from(`bytes ${n}`)) : n);
+    expect(await sendAll(sending)).toBe(5);
+    expect(await sendNew(sending)).toBeUndefined();
+    expect(await carry((file) => file.includes('.0000000000000041-'))).toHaveLength(1);
+    const first = await receive();
+    expect(first.imported.map(({ taken }) => taken)).toEqual([20, 20]);
+    expect(first.waiting).toHaveLength(2);
+    expect(first.missing).toEqual([{ from: 'plant-a', to: 'enterprise', fromOffset: 41, toOffset: 60 }]);
+    expect((await received()).at(-1)?.offset).toBe(40);
+    // Nothing changes by itself, and nothing is skipped.
+    expect(await receive()).toMatchObject({ imported: [], missing: first.missing });
+    const [missing] = first.missing;
+    await sendAgain(sending, { from: missing?.fromOffset ?? 0, to: missing?.toOffset ?? 0 });
+    await carry();
+    const second = await receive();
+    expect(second.imported.map(({ taken }) => taken)).toEqual([20, 20, 20]);
+    expect(second).toMatchObject({ waiting: [], missing: [], refused: [], incomplete: [] });
+    expect(essence(await received())).toEqual(essence(await sent()));
+    expect((await readdir(join(inbox, 'done'))).length).toBe(5);
+  });
+
+  test('BND-11: a diode that loses at random is made up for by the scheduled re-send, however often', async () => {
+    const random = seededRandom();
+    const { append, sending, carry, receive, sent, received, enterprise } = await withDiode();
+    for (let round = 0; round < 6; round++) {
+      await Promise.all(Array.from({ length: 30 }, (_, i) => append(`r${round} ${i}`, i)));
+      await sendAll(sending);
+      await carry(() => random.chance(0.5));
+      await receive();
+    }
+    await until('everything has crossed', async () => {
+      await sendAgain(sending, { since: new Date(0) });
+      await carry(() => random.chance(0.5));
+      await receive();
+      return (await enterprise.store.frontier(into))?.offset === 180;
+    });
+    expect(essence(await received())).toEqual(essence(await sent()));
+  });
+
+  test('BND-11: what was sent may be trimmed by age, and later facts still follow', async () => {
+    const { plant, append, sending, carry, receive, received } = await withDiode();
+    for (let n = 1; n <= 10; n++) await append(`m${n}`, n);
+    await sendAll(sending);
+    expect(await trimConfirmed(plant.store, out, new Date(Date.now() + 3_600_000))).toBe(10);
+    for (let n = 11; n <= 15; n++) await append(`m${n}`, n);
+    await sendAll(sending);
+    await carry();
+    expect((await receive()).imported.map(({ taken }) => taken)).toEqual([10, 5]);
+    expect(await received()).toHaveLength(15);
+    expect(await plant.store.exported(out, { after: 0, limit: 10 })).toMatchObject([
+      { from: 1, to: 10 },
+      { from: 11, to: 15 },
+    ]);
+    // What is left is sent again; without the note it begins where its past is known.
+    const again = async () =>
+      (await sendAgain(sending, { since: new Date(0) })).map(({ manifest }) => manifest.firstOffset);
+    expect(await again()).toEqual([11]);
+    await plant.database.query('delete from boundary.exports where to_offset = 10');
+    expect(await again()).toEqual([12]);
+  });
+
+  test('BND-11: a file that is still being written waits; a damaged one is put aside with the reason', async () => {
+    const { append, sending, carry, receive, inbox, received } = await withDiode();
+    for (let n = 1; n <= 40; n++) await append(`m${n}`, n);
+    await sendAll(sending);
+    await carry();
+    const [whole = '', other = ''] = (await readdir(inbox)).filter((each) => each.endsWith('.tar'));
+    await truncate(join(inbox, whole), 3000);
+    const bytes = await readFile(join(inbox, other));
+    bytes[1000] = (bytes[1000] ?? 0) ^ 1;
+    await writeFile(join(inbox, other), bytes);
+    const { incomplete, refused, imported } = await receive();
+    expect([incomplete, imported]).toEqual([[whole], []]);
+    expect(refused).toMatchObject([{ file: other, why: expect.stringContaining('the bundle is refused') }]);
+    expect((await readdir(join(inbox, 'refused'))).sort()).toEqual([other, `${other}.txt`].sort());
+    expect(await received()).toEqual([]);
+  });
+
+  test('BND-11: a loop sends what is appended, and sends again on schedule', async () => {
+    const { append, sending, outbox } = await withDiode();
+    const { now: _, ...rest } = sending;
+    const handOff = new HandOff({
+      stream: out,
+      once: oneWay({ ...rest, gatherMs: 10, resend: { everyMs: 200, windowMs: 3_600_000 } }),
+      logger: silentLogger,
+      waitMs: 1000,
+      retry: { minMs: 10, maxMs: 50 },
+    });
+    onTestFinished(() => handOff.stop());
+    handOff.start();
+    for (let n = 1; n <= 10; n++) await append(`m${n}`, n);
+    await until('everything left twice', async () => {
+      const lasts = (await readdir(outbox)).filter((file) => /-0000000000000010\.\d+\.tar$/.test(file));
+      return lasts.length >= 2;
+    });
+    expect(handOff.mode).toBe('normal');
+  });
+});
