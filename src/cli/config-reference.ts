@@ -31,4 +31,4 @@ const variable = (name: string, key: Key<unknown>): string =>
   `\`${name}\`${key.scale?.[name] === 1000 ? ' (in seconds)' : ''}`;
 
 const fallback = ({ fallback: value }: Key<unknown>): string =>
-  value === null ? 'not set' : `\`${Array.isArray(value) ? JSON.stringify(value) : value}\``;
+  value === null ? 'not set' : `\`${typeof value === 'object' ? JSON.stringify(value) : value}\``;

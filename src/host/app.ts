@@ -94,8 +94,24 @@ export interface Host extends RouteHost {
   /** Counts the metrics of a worker that the app runs itself. */
   observe(worker: Worker): void;
   schedule(schedule: NewSchedule): Promise<void>;
+  /** Notes a call that the app has refused on a port of its own, beside those that the API refuses. Does not wait. */
+  audit(refusal: RefusedCall): void;
   /** Runs when the app stops, in reverse order of registration. */
   onStop(stop: () => Promise<void>): void;
+}
+
+/** A line of the audit trail. */
+export interface RefusedCall {
+  readonly tenantId: string;
+  /** Who called, as far as that is known. */
+  readonly actor: string;
+  /** `boundary.append` */
+  readonly action: string;
+  readonly resource: string | null;
+  /** As HTTP has it: 401, 403. */
+  readonly status: number;
+  readonly code: string;
+  readonly address: string | null;
 }
 
 export interface RunningApp {

@@ -5,6 +5,7 @@ import type { WorkerOptions } from '../engine/jobs/worker-options.ts';
 import type { Logger } from '../engine/logger.ts';
 import { Metrics } from '../observability/metrics.ts';
 import type { SecretBox } from '../secrets/box.ts';
+import { AuditTrail } from '../server/access/audit.ts';
 import { startServer } from '../server/server.ts';
 import type { App, Health, Host, RunningApp } from './app.ts';
 import { catalogueOf } from './catalogue.ts';
@@ -70,6 +71,7 @@ class Assembly implements Serving {
   readonly #options: ServeOptions;
   readonly #runtime: Runtime;
   readonly #metrics: Metrics;
+  readonly #trail: AuditTrail;
   readonly #stops: (() => Promise<void>)[] = [];
   readonly #running: RunningApp[] = [];
 
@@ -78,6 +80,7 @@ class Assembly implements Serving {
     this.#runtime = runtime;
     this.lost = runtime.lost;
     this.#metrics = new Metrics(runtime.tallyman);
+    this.#trail = new AuditTrail(runtime.tallyman.database);
     this.lines = Object.entries(runtime.describe()).map(([name, where]) => line(name, where));
   }
 
@@ -100,6 +103,7 @@ class Assembly implements Serving {
       run: (options) => this.#run(options),
       observe: (worker) => this.#metrics.observe(worker),
       schedule: async (schedule) => void (await tallyman.schedules.upsert(schedule)),
+      audit: (refusal) => this.#trail.note({ ...refusal, outcome: 'refused', correlationId: null }),
       onStop: (stop) => void this.#stops.push(stop),
     };
     const running = await start(host, config, await app.metrics?.(this.#metrics.registry));
@@ -129,6 +133,7 @@ class Assembly implements Serving {
   /** Stops the API first, then the work, then the database. */
   async stop(): Promise<void> {
     for (const stop of this.#stops.splice(0).reverse()) await stop();
+    await this.#trail.flushed();
     await this.#runtime.close();
   }
 

@@ -82,7 +82,7 @@ test('every option with a value either takes several, or refuses the second', ()
       const listeners = (command as unknown as EventEmitter).listenerCount(`option:${option.name()}`);
       if (listeners < 2 && !option.variadic) accepts.push(`${command.name()} ${option.long}`);
     }
-  expect(accepts.sort()).toEqual(['serve --only', 'verify --key', 'worker --queues']);
+  expect(accepts.sort()).toEqual(['append --label', 'serve --only', 'verify --key', 'worker --queues']);
 });
 
 describe('config', () => {

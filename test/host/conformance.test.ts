@@ -52,6 +52,7 @@ beforeAll(async () => {
     logger: silentLogger,
     observe: () => {},
     schedule: async () => {},
+    audit: () => {},
   };
 });
 afterAll(() => close());

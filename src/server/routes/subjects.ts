@@ -30,7 +30,7 @@ export function subjectRoutes(apps: readonly App[]): readonly AnyRoute[] {
       url: '/v1/timeline/:subject',
       action: 'timeline.read',
       summary:
-        'What happened to one thing, newest first: `basket:EPC`, `label:MAC`, `shipment:NUMBER`, `job:ID`',
+        'What happened to one thing, newest first: `basket:EPC`, `label:MAC`, `shipment:NUMBER`, `fact:MESSAGE-ID`, `job:ID`',
       roles: readers,
       params: z.strictObject({ subject: text(600) }),
       query: z.strictObject({
@@ -71,7 +71,7 @@ export function subjectRoutes(apps: readonly App[]): readonly AnyRoute[] {
 }
 
 function subjectOf(given: string): Subject {
-  const [, type = '', id = ''] = /^([a-z]+):(.+)$/s.exec(given) ?? [];
+  const [, type = '', id = ''] = /^([a-z][a-z0-9_]*):(.+)$/s.exec(given) ?? [];
   if (type === '')
     throw new TallymanError(
       'BAD_OPTION',

@@ -4,6 +4,7 @@ import { PostgresFactStore } from '../../../src/apps/boundary/store/postgres/sto
 import { Database } from '../../../src/engine/database/database.ts';
 import { engineComponent, migrate } from '../../../src/engine/database/migrate.ts';
 import { prepareTenants } from '../../../src/engine/database/tenant.ts';
+import { eventsComponent } from '../../../src/events/component.ts';
 import { emptyDatabase } from '../../support/postgres.ts';
 
 /** A database with the tables of the boundary, gone with the test. */
@@ -14,7 +15,7 @@ export async function boundaryDatabase(): Promise<{ url: string; database: Datab
     await database.close();
     await drop();
   });
-  await migrate(database, { components: [engineComponent, boundaryComponent] });
+  await migrate(database, { components: [engineComponent, eventsComponent, boundaryComponent] });
   await prepareTenants(database);
   return { url, database };
 }

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Code, ConnectError } from '@connectrpc/connect';
+import { isOutage } from '../../../engine/database/database.ts';
 import { messageOf } from '../../../engine/errors.ts';
 import type { Logger } from '../../../engine/logger.ts';
 import { backoffMs } from '../../../engine/resilience/backoff.ts';
@@ -20,6 +21,8 @@ export interface HandOffOptions {
   /** `pushOnce` or `pullOnce`. */
   readonly once: (waitMs: number, signal: AbortSignal) => Promise<number>;
   readonly logger: Logger;
+  /** Hears of the mode after the first step, and whenever it or the trouble changes. */
+  readonly onMode?: (mode: HandOffMode, trouble: string | undefined) => void;
   /** How long to wait for facts in one go. Default 20,000. */
   readonly waitMs?: number;
   readonly retry?: { readonly minMs: number; readonly maxMs: number };
@@ -29,23 +32,27 @@ export class HandOff {
   readonly #stream: StreamId;
   readonly #once: HandOffOptions['once'];
   readonly #logger: Logger;
+  readonly #onMode: HandOffOptions['onMode'];
   readonly #waitMs: number;
   readonly #retry: { readonly minMs: number; readonly maxMs: number };
   readonly #stopping = new AbortController();
   #running: Promise<void> | undefined;
   #mode: HandOffMode = 'normal';
   #trouble: string | undefined;
+  #isKnown = false;
 
   constructor({
     stream,
     once,
     logger,
+    onMode,
     waitMs = 20_000,
     retry = { minMs: 200, maxMs: 30_000 },
   }: HandOffOptions) {
     this.#stream = stream;
     this.#once = once;
     this.#logger = logger;
+    this.#onMode = onMode;
     this.#waitMs = waitMs;
     this.#retry = retry;
   }
@@ -77,7 +84,8 @@ export class HandOff {
         this.#enter('normal', undefined);
       } catch (error) {
         if (signal.aborted) return;
-        this.#enter(modeOf(error), messageOf(error));
+        // Trouble with our own database tells nothing about the other zone.
+        if (error instanceof ConnectError || !isOutage(error)) this.#enter(modeOf(error), messageOf(error));
         await sleep(backoffMs(failures, this.#retry), undefined, { signal }).catch(() => {});
         failures += 1;
       }
@@ -90,8 +98,11 @@ export class HandOff {
       if (mode === 'normal') this.#logger.info(told, 'facts cross again');
       else this.#logger.warn(told, 'facts do not cross');
     }
+    const isNews = !this.#isKnown || mode !== this.#mode || trouble !== this.#trouble;
+    this.#isKnown = true;
     this.#mode = mode;
     this.#trouble = trouble;
+    if (isNews) this.#onMode?.(mode, trouble);
   }
 }
 
@@ -103,6 +114,13 @@ const passing: readonly Code[] = [
   Code.Unknown,
 ];
 
+/** What the system says when there is no way to the other side; the transport has a code of its own for some of them only. */
+const unreachable = /^(EHOSTUNREACH|ENETUNREACH|EHOSTDOWN|ENETDOWN|EPIPE|ECONNABORTED|ERR_HTTP2_.*)$/;
+
 /** A line that is cut is `Unavailable` or `Aborted`, depending on when. */
-const modeOf = (error: unknown): HandOffMode =>
-  error instanceof ConnectError && passing.includes(error.code) ? 'autonomous' : 'refused';
+function modeOf(error: unknown): HandOffMode {
+  if (!(error instanceof ConnectError)) return 'refused';
+  if (passing.includes(error.code)) return 'autonomous';
+  const code = (error.cause as { readonly code?: unknown } | undefined)?.code;
+  return typeof code === 'string' && unreachable.test(code) ? 'autonomous' : 'refused';
+}

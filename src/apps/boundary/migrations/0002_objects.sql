@@ -1,6 +1,6 @@
 -- Objects: names for bytes that lie in files (or another blob storage) under their digest.
 --
---   objects   (tenant, bucket, key) → digest; written once the bytes are durable, never changed
+--   objects   (tenant, bucket, key) to digest; written once the bytes are durable, never changed
 --   holds     which fact names an object; written before the fact is appended
 --
 -- An object without holds is an orphan after a grace time. The foreign key decides between a hold and the collection: the

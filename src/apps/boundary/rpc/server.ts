@@ -80,7 +80,9 @@ export async function startBoundaryServer(options: ServerOptions): Promise<Bound
       callers.set(request, callerOf(request, options));
     } catch (error) {
       const { message: reason } = error as Error;
-      node.onRefusal({ name: addressOf(request), reason, action: request.url ?? '' });
+      const code = error instanceof BoundaryError ? error.reason : 'failed';
+      const address = addressOf(request);
+      node.onRefusal({ name: address, action: 'connect', code, reason, address });
       return answerError(response, error, node.logger);
     }
     rpc(request as IncomingMessage, response as ServerResponse);

@@ -51,11 +51,19 @@ export interface BoundaryNode {
   readonly receiptKey: ReceiptKey;
   readonly logger: Logger;
   /** Hears of every call that was refused because of who made it. */
-  readonly onRefusal: (refusal: {
-    readonly name: string;
-    readonly reason: string;
-    readonly action: string;
-  }) => void;
+  readonly onRefusal: (refusal: RefusedCall) => void;
+}
+
+export interface RefusedCall {
+  /** As the certificate names it; the address where there is none. */
+  readonly name: string;
+  /** `append`, `deliver` …; `connect` where it was not known who calls. */
+  readonly action: string;
+  /** Stable: `not_allowed`, `certificate_refused` … */
+  readonly code: string;
+  /** For people. */
+  readonly reason: string;
+  readonly address?: string;
 }
 
 export const batchLimits = { facts: 1000, bytes: 1024 * 1024 } as const;
@@ -260,7 +268,8 @@ export function allowed(node: BoundaryNode, caller: Identity | undefined, action
   try {
     authorize(caller, action, node);
   } catch (error) {
-    node.onRefusal({ name: caller.name, reason: (error as Error).message, action: action.kind });
+    const code = error instanceof BoundaryError ? error.reason : 'failed';
+    node.onRefusal({ name: caller.name, action: action.kind, code, reason: (error as Error).message });
     throw error;
   }
 }

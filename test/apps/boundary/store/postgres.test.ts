@@ -3,6 +3,7 @@ import { PostgresFactStore } from '../../../../src/apps/boundary/store/postgres/
 import { Database } from '../../../../src/engine/database/database.ts';
 import { engineComponent, migrate } from '../../../../src/engine/database/migrate.ts';
 import { prepareTenants } from '../../../../src/engine/database/tenant.ts';
+import { eventsComponent } from '../../../../src/events/component.ts';
 import { emptyDatabase } from '../../../support/postgres.ts';
 import { describeStore, type Opened } from './conformance.ts';
 import { describeCrossings } from './conformance-crossings.ts';
@@ -11,7 +12,7 @@ async function open(): Promise<Opened> {
   const { url, drop } = await emptyDatabase();
   const databases = await Promise.all([Database.connect({ url }), Database.connect({ url })]);
   const [database, another] = databases;
-  await migrate(database, { components: [engineComponent, boundaryComponent] });
+  await migrate(database, { components: [engineComponent, eventsComponent, boundaryComponent] });
   await prepareTenants(database);
   const store = new PostgresFactStore(database);
   const other = new PostgresFactStore(another);

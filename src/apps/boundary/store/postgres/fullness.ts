@@ -1,5 +1,7 @@
 /** Which streams have reached their limit. */
 import type { Queryable } from '../../../../engine/database/database.ts';
+import { emit } from '../../../../events/emit.ts';
+import { streamChanged } from '../../events.ts';
 import type { StreamId } from '../store.ts';
 
 const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
@@ -24,13 +26,15 @@ export async function allFull(on: Queryable): Promise<(stream: StreamId) => Date
   return ({ buffer, from, to }) => since.get(`${buffer}/${from}/${to}`);
 }
 
-/** The time of the first one that noticed stays. */
-export async function setFull(on: Queryable, stream: StreamId, full: boolean): Promise<void> {
-  await on.query(
+/** The time of the first one that noticed stays, and only that one emits the event. */
+export async function setFull(tx: Queryable, stream: StreamId, full: boolean): Promise<void> {
+  const { rowCount } = await tx.query(
     `insert into boundary.streams as s (tenant_id, buffer, from_zone, to_zone, full_since)
      values ($1, $2, $3, $4, case when $5 then now() end)
      on conflict (tenant_id, buffer, from_zone, to_zone)
-     do update set full_since = case when $5 then coalesce(s.full_since, now()) end`,
+     do update set full_since = excluded.full_since where (s.full_since is null) = $5
+     returning 1`,
     [...keyOf(stream), full],
   );
+  if ((rowCount ?? 0) > 0) await emit(tx, streamChanged(full ? 'full' : 'accepting', stream));
 }

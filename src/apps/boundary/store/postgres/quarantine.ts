@@ -1,26 +1,28 @@
 /** Facts that a receiver could not take, and which later facts stand for them. */
 import type { Queryable } from '../../../../engine/database/database.ts';
+import { emitMany } from '../../../../events/emit.ts';
 import type { StandsFor } from '../../domain/record.ts';
+import { factQuarantined } from '../../events.ts';
 import type { BufferRole, QuarantinedEntry, Resolution, StreamId } from '../store.ts';
 
 const ofStream = 'tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4';
 const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
 
-/** Relies on quarantine_pkey. */
+/** Relies on quarantine_pkey. What is there already stays, and is not told again. */
 export async function addQuarantined(
-  on: Queryable,
+  tx: Queryable,
   tenantId: string,
   entries: readonly QuarantinedEntry[],
 ): Promise<void> {
   if (entries.length === 0) return;
-  await on.query(
+  const { rows } = await tx.query<{ offset: number }>(
     `insert into boundary.quarantine
        (tenant_id, buffer, from_zone, to_zone, epoch, "offset", message_id, reason, message, record, quarantined_at)
      select $1, e.buffer, e.from_zone, e.to_zone, e.epoch, e."offset", e.message_id, e.reason, e.message, e.record, e.at
        from unnest($2::text[], $3::text[], $4::text[], $5::uuid[], $6::bigint[], $7::text[], $8::text[], $9::text[],
                    $10::text[], $11::timestamptz[])
          as e (buffer, from_zone, to_zone, epoch, "offset", message_id, reason, message, record, at)
-     on conflict do nothing`,
+     on conflict do nothing returning "offset"::float8 as "offset"`,
     [
       tenantId,
       entries.map((entry) => entry.buffer),
@@ -34,6 +36,11 @@ export async function addQuarantined(
       entries.map((entry) => entry.text),
       entries.map((entry) => entry.quarantinedAt),
     ],
+  );
+  const added = new Set(rows.map(({ offset }) => offset));
+  await emitMany(
+    tx,
+    entries.filter(({ offset }) => added.has(offset)).map((entry) => factQuarantined(tenantId, entry)),
   );
 }
 

@@ -106,7 +106,7 @@ export class PostgresFactStore implements FactStore {
   }
 
   setFull(stream: StreamId, full: boolean): Promise<void> {
-    return fullness.setFull(this.#of(stream), stream, full);
+    return this.#of(stream).transaction((tx) => fullness.setFull(tx, stream, full));
   }
 
   newEpoch(stream: StreamId, nextOffset: number): Promise<string> {
@@ -192,7 +192,9 @@ export class PostgresFactStore implements FactStore {
   }
 
   quarantine(tenantId: string, entries: readonly QuarantinedEntry[]): Promise<void> {
-    return quarantine.addQuarantined(new TenantDatabase(this.#database, tenantId), tenantId, entries);
+    return new TenantDatabase(this.#database, tenantId).transaction((tx) =>
+      quarantine.addQuarantined(tx, tenantId, entries),
+    );
   }
 
   quarantined(

@@ -1,0 +1,22 @@
+import type { Command } from 'commander';
+import type { CommandFrame } from '../../../host/cli/session.ts';
+import { addConsumers } from './consumers.ts';
+import { addFactReads } from './fact-reads.ts';
+import { addFacts } from './facts.ts';
+import { addObjects } from './objects.ts';
+import { addPair } from './pair.ts';
+import { addZones } from './zones.ts';
+
+/** Each file of this folder adds some commands. Add yours here. */
+const parts: readonly ((program: Command, frame: CommandFrame) => void)[] = [
+  addFacts,
+  addFactReads,
+  addObjects,
+  addZones,
+  addPair,
+  addConsumers,
+];
+
+export function addBoundary(program: Command, frame: CommandFrame): void {
+  for (const add of parts) add(program, frame);
+}

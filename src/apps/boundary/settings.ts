@@ -1,0 +1,143 @@
+/** The configuration of a node, as its parts need it. */
+import { createPrivateKey, createPublicKey, hash, type KeyObject } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { messageOf, TallymanError } from '../../engine/errors.ts';
+import type { BoundaryConfig, HandOffWay } from './config.ts';
+import type { IdentityRules } from './domain/identity.ts';
+import { isSignedBy, type ReceiptKey, type SignedReceipt } from './domain/receipt.ts';
+import { type Zone, Zones } from './domain/zones.ts';
+import type { Limits } from './limits/fill.ts';
+
+export interface PeerSettings {
+  readonly zone: Zone;
+  readonly url: string | undefined;
+  readonly ways: readonly HandOffWay[];
+  readonly receiptKeys: readonly KeyObject[];
+}
+
+export interface CertificateFiles {
+  readonly certFile: string;
+  readonly keyFile: string;
+  readonly caFile: string;
+}
+
+export interface Settings {
+  readonly zone: Zone;
+  readonly zones: Zones;
+  readonly sendsTo: readonly Zone[];
+  readonly tenantId: string;
+  readonly peers: readonly PeerSettings[];
+  readonly listen: { readonly host: string; readonly port: number };
+  readonly tls: { readonly files: CertificateFiles; readonly identities: IdentityRules } | undefined;
+  readonly receiptKeyFile: string;
+  readonly objects: {
+    readonly folder: string;
+    readonly maxBytes: number;
+    readonly graceMs: number;
+    readonly collectMs: number;
+  };
+  readonly limits: Limits;
+  readonly keepMs: number;
+  readonly trimMs: number;
+  readonly stalledAfterMs: number;
+}
+
+/** Undefined where no zone is configured. */
+export function settingsFrom(config: BoundaryConfig): Settings | undefined {
+  const own = config['boundary.zone'];
+  if (own === null) return undefined;
+  const peers = Object.entries(config['boundary.peers']);
+  const zones = new Zones([...new Set([own, ...peers.map(([name]) => name), ...config['boundary.zones']])]);
+  const zone = zones.resolve(own, 'boundary.zone');
+  const listed = config['boundary.sendsTo'].map((name) => zones.resolve(name, 'boundary.sendsTo'));
+  return {
+    zone,
+    zones,
+    sendsTo: listed.length > 0 ? listed : zones.all.filter((each) => each !== zone),
+    tenantId: config['boundary.tenant'],
+    peers: peers.map(([name, { url, mode, receiptKeys }]) => ({
+      zone: zones.resolve(name, 'boundary.peers'),
+      url,
+      ways: mode,
+      receiptKeys: receiptKeys.map(publicKeyOf),
+    })),
+    listen: { host: config['boundary.listen.host'], port: config['boundary.listen.port'] },
+    tls: tlsOf(config),
+    receiptKeyFile: config['boundary.receiptKeyFile'] ?? '',
+    objects: {
+      folder: config['boundary.objects.folder'],
+      maxBytes: config['boundary.objects.maxBytes'],
+      graceMs: config['boundary.objects.graceMs'],
+      collectMs: config['boundary.objects.collectMs'],
+    },
+    limits: {
+      maxBytes: config['boundary.limits.maxBytes'],
+      reserveBytes: config['boundary.limits.reserveBytes'],
+      refuseAt: config['boundary.limits.refuseAt'],
+      acceptAt: config['boundary.limits.acceptAt'],
+    },
+    keepMs: config['boundary.retention.keepMs'],
+    trimMs: config['boundary.retention.trimMs'],
+    stalledAfterMs: config['boundary.stalledAfterMs'],
+  };
+}
+
+function tlsOf(config: BoundaryConfig): Settings['tls'] {
+  const certFile = config['boundary.tls.certFile'];
+  const keyFile = config['boundary.tls.keyFile'];
+  const caFile = config['boundary.tls.caFile'];
+  if (certFile === null || keyFile === null || caFile === null) return undefined;
+  return {
+    files: { certFile, keyFile, caFile },
+    identities: {
+      trustDomain: config['boundary.trustDomain'] ?? '',
+      commonNames: config['boundary.commonNames'],
+    },
+  };
+}
+
+/** The start of every Ed25519 public key in DER; the 32 bytes follow. */
+const ed25519Prefix = Buffer.from('302a300506032b6570032100', 'hex');
+
+const publicKeyOf = (base64: string): KeyObject =>
+  createPublicKey({
+    key: Buffer.concat([ed25519Prefix, Buffer.from(base64, 'base64')]),
+    format: 'der',
+    type: 'spki',
+  });
+
+/** As `receiptKeys` of a peer names it. */
+export const publicKeyText = (key: KeyObject): string =>
+  createPublicKey(key)
+    .export({ format: 'der', type: 'spki' })
+    .subarray(ed25519Prefix.length)
+    .toString('base64');
+
+/** The key's own hash names it, so that nothing has to be agreed upon. */
+export async function loadReceiptKey(path: string): Promise<ReceiptKey> {
+  let privateKey: KeyObject;
+  try {
+    privateKey = createPrivateKey(await readFile(path, 'utf8'));
+  } catch (error) {
+    throw badFile('boundary.receiptKeyFile', path, messageOf(error));
+  }
+  if (privateKey.asymmetricKeyType !== 'ed25519')
+    throw badFile(
+      'boundary.receiptKeyFile',
+      path,
+      `its type is ${privateKey.asymmetricKeyType}, not ed25519`,
+    );
+  const id = hash('sha256', Buffer.from(publicKeyText(privateKey), 'base64')).slice(0, 16);
+  return { id, privateKey };
+}
+
+/** Whether the zone that the stream goes to has signed it. */
+export const genuineBy =
+  (peers: readonly PeerSettings[]) =>
+  (receipt: SignedReceipt): boolean =>
+    peers.some(
+      ({ zone, receiptKeys }) => zone === receipt.to && receiptKeys.some((key) => isSignedBy(receipt, key)),
+    );
+
+export const badFile = (key: string, path: string, why: string): TallymanError =>
+  new TallymanError('BAD_CONFIG', `${key} (${path}) cannot be used: ${why}`);

@@ -1,0 +1,217 @@
+import { prepareTenants } from '../../engine/database/tenant.ts';
+import { messageOf, TallymanError } from '../../engine/errors.ts';
+import type { Host, RunningApp } from '../../host/app.ts';
+import {
+  type CertificateOptions,
+  type Certificates,
+  CertificateWatch,
+  loadCertificates,
+} from './certificates.ts';
+import type { BoundaryConfig } from './config.ts';
+import { signReceipt } from './domain/receipt.ts';
+import { Carrier, type CarrierOptions } from './handoff/carrier.ts';
+import { PeerConnections } from './handoff/connections.ts';
+import { pullOnce } from './handoff/pull.ts';
+import { pushOnce } from './handoff/push.ts';
+import type { BoundaryObserver } from './metrics.ts';
+import { type NodeParts, openNode } from './node.ts';
+import { type BoundaryServer, startBoundaryServer } from './rpc/server.ts';
+import type { BoundaryNode, RefusedCall } from './rpc/service.ts';
+import { genuineBy, loadReceiptKey, type PeerSettings, type Settings, settingsFrom } from './settings.ts';
+import type { StreamId } from './store/store.ts';
+import { tasksOf } from './upkeep.ts';
+import { StreamWatch } from './watch.ts';
+
+/** Starts the node of the configured zone: storage, hand-offs, upkeep, and the port last. */
+export async function startBoundary(
+  host: Host,
+  config: BoundaryConfig,
+  observer: BoundaryObserver,
+): Promise<RunningApp> {
+  const settings = settingsFrom(config);
+  if (!settings) return { summary: 'off (boundary.zone is not set)' };
+  const { logger } = host;
+  const { database } = host.tallyman;
+  await prepareTenants(database);
+  const receiptKey = await loadReceiptKey(settings.receiptKeyFile);
+  const tls = settings.tls && { ...settings.tls, zone: settings.zone };
+  const certificates = tls && (await loadCertificates(tls));
+  const parts = await openNode(settings, database);
+  host.onStop(() => parts.store.stop());
+  const node: BoundaryNode = {
+    zone: settings.zone,
+    zones: settings.zones,
+    sendsTo: settings.sendsTo,
+    tenantId: settings.tenantId,
+    store: parts.store,
+    intake: parts.intake,
+    objects: parts.objects,
+    isGenuine: genuineBy(settings.peers),
+    receiptKey,
+    logger,
+    onRefusal: (refusal) => audit(host, settings, observer, refusal),
+  };
+
+  const connections = certificates && connectionsOf(host, settings, certificates);
+  if (connections) for (const carrier of carriersOf(parts, node, connections)) startUntilStop(host, carrier);
+  for (const task of tasksOf(parts, logger)) startUntilStop(host, task);
+  const watch = new StreamWatch({ node: parts, observer, logger });
+  startUntilStop(host, watch);
+
+  let inUse = certificates;
+  const server = await startBoundaryServer({
+    node,
+    ...settings.listen,
+    ...(tls && { tls: { load: async () => inUse ?? loadCertificates(tls), identities: tls.identities } }),
+  }).catch((error: unknown) => {
+    throw cannotListen(settings, error);
+  });
+  host.onStop(() => server.stop());
+  const renewal =
+    tls &&
+    certificates &&
+    watchCertificates(host, certificates, tls, async (found) => {
+      inUse = found;
+      await server.reload();
+      connections?.reload(found);
+      observer.certificateExpires(found.expiresAt);
+    });
+  if (certificates) observer.certificateExpires(certificates.expiresAt);
+  return {
+    summary: summaryOf(settings, server),
+    health: () => {
+      const troubles = [renewal?.trouble(new Date()), ...watch.troubles].filter((each) => each !== undefined);
+      return [{ name: 'boundary', trouble: troubles.length === 0 ? undefined : troubles.join('; ') }];
+    },
+  };
+}
+
+const cannotListen = ({ listen }: Settings, error: unknown): TallymanError =>
+  new TallymanError(
+    'CANNOT_LISTEN',
+    `The boundary cannot listen on ${listen.host}:${listen.port} (boundary.listen.host, boundary.listen.port): ${messageOf(error)}`,
+    { cause: error },
+  );
+
+interface Background {
+  start(): void;
+  stop(): Promise<void>;
+}
+
+function startUntilStop(host: Host, part: Background): void {
+  host.onStop(() => part.stop());
+  part.start();
+}
+
+function connectionsOf(
+  host: Host,
+  { peers, tls }: Settings,
+  certificates: Certificates,
+): PeerConnections | undefined {
+  if (!tls) return undefined;
+  const connections = new PeerConnections({ peers, identities: tls.identities, certificates });
+  host.onStop(async () => connections.close());
+  return connections;
+}
+
+function watchCertificates(
+  host: Host,
+  current: Certificates,
+  options: CertificateOptions,
+  onChange: (found: Certificates) => Promise<void>,
+): CertificateWatch {
+  const watch = new CertificateWatch(current, { ...options, logger: host.logger, onChange });
+  startUntilStop(host, watch);
+  return watch;
+}
+
+/** A carrier for each stream that this node carries itself. */
+function carriersOf(parts: NodeParts, node: BoundaryNode, connections: PeerConnections): Carrier[] {
+  const { settings, database } = parts;
+  const { zone, tenantId, sendsTo } = settings;
+  return settings.peers.flatMap((peer) => {
+    const out: StreamId = { tenantId, buffer: 'store', from: zone, to: peer.zone };
+    const into: StreamId = { tenantId, buffer: 'forward', from: peer.zone, to: zone };
+    const carrier = (stream: StreamId, carry: CarrierOptions['carry']): Carrier =>
+      new Carrier({ database, stream, carry, logger: node.logger });
+    return [
+      ...(peer.ways.includes('push') && sendsTo.includes(peer.zone)
+        ? [carrier(out, pushing(node, out, peer, connections))]
+        : []),
+      ...(peer.ways.includes('pull') ? [carrier(into, pulling(node, into, peer, connections))] : []),
+    ];
+  });
+}
+
+/** One process at a time carries, under the stream's lock: the name tells this node from others, not processes apart. */
+const instanceOf = (zone: string): string => `node of ${zone}`;
+
+function pushing(
+  { store, objects, isGenuine }: BoundaryNode,
+  stream: StreamId,
+  { zone }: PeerSettings,
+  connections: PeerConnections,
+) {
+  const carried = new Set<string>();
+  return async (waitMs: number, signal: AbortSignal): Promise<number> => {
+    const peer = connections.client(zone);
+    const instance = instanceOf(stream.from);
+    const pushed = await pushOnce(
+      { store, objects, stream, peer, isGenuine, instance, carried },
+      waitMs,
+      signal,
+    );
+    // Without facts nothing was sent: ask, so that it is known whether the other zone answers.
+    if (pushed === 0)
+      await peer.getFrontier({ stream: { fromZone: stream.from, toZone: stream.to } }, { signal });
+    return pushed;
+  };
+}
+
+const pulling =
+  (
+    { store, objects, receiptKey }: BoundaryNode,
+    stream: StreamId,
+    { zone }: PeerSettings,
+    connections: PeerConnections,
+  ) =>
+  (waitMs: number, signal: AbortSignal): Promise<number> =>
+    pullOnce(
+      {
+        store,
+        objects,
+        stream,
+        peer: connections.client(zone),
+        sign: (receipt) => signReceipt(receipt, receiptKey),
+        instance: instanceOf(stream.to),
+      },
+      waitMs,
+      signal,
+    );
+
+/** A refusal is an audit event: who, what, and why. */
+function audit(
+  host: Host,
+  { tenantId }: Settings,
+  observer: BoundaryObserver,
+  { name, address, action, code, reason }: RefusedCall,
+): void {
+  observer.refused(code);
+  host.audit({
+    tenantId,
+    actor: name,
+    action: `boundary.${action}`,
+    resource: reason.slice(0, 1000),
+    status: code === 'not_allowed' || code === 'not_local' ? 403 : 401,
+    code: code.toUpperCase(),
+    address: address ?? null,
+  });
+}
+
+function summaryOf({ zone, peers, listen, tls }: Settings, { port }: BoundaryServer): string {
+  const host = listen.host.includes(':') ? `[${listen.host}]` : listen.host;
+  const others = peers.map((peer) =>
+    peer.ways.length === 0 ? `${peer.zone} connects` : `${peer.ways.join(' and ')} with ${peer.zone}`,
+  );
+  return [`zone ${zone} on ${tls ? 'https' : 'http'}://${host}:${port}`, ...others].join(', ');
+}
