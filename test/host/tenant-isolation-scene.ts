@@ -17,6 +17,7 @@ import { auditHeadsKind } from '../../src/apps/passports/jobs/audit-heads.ts';
 import { passportKinds } from '../../src/apps/passports/jobs/index.ts';
 import { furnishSample } from '../../src/apps/passports/sample.ts';
 import { randomFresh } from '../../src/apps/passports/work.ts';
+import { requestExport } from '../../src/apps/passports/write/exports.ts';
 import { CachedDevices, planShipments, TagReadProcessor } from '../../src/apps/rfid/index.ts';
 import { startIntake } from '../../src/apps/rfid/intake/index.ts';
 import { webhookKinds } from '../../src/apps/webhooks/delivery/kinds.ts';
@@ -29,7 +30,7 @@ import { apps } from '../../src/host/apps.ts';
 import { componentsOf } from '../../src/host/components.ts';
 import { SecretBox } from '../../src/secrets/box.ts';
 import { basketTag } from '../../src/simulate/tags.ts';
-import { issuedAt, testMeans } from '../apps/passports/means.ts';
+import { changeIn, issuedAt, testMeans } from '../apps/passports/support.ts';
 import { type Receiver, receiver } from '../apps/webhooks/support/receiver.ts';
 import { hurry, local } from '../apps/webhooks/support/scene.ts';
 import { type Bundle, engine, until } from '../support/engine.ts';
@@ -53,6 +54,7 @@ export interface Furniture {
   readonly rules: string;
   readonly modelVersion: string;
   readonly itemVersion: string;
+  readonly passportExport: string;
 }
 
 export interface Scene extends Bundle {
@@ -207,6 +209,15 @@ async function furnish(bundle: Bundle, box: SecretBox, tenantId: string, nth: nu
   ]);
   const one = async (sql: string): Promise<string> =>
     (await bundle.rows<{ id: string }>(sql, [tenantId]))[0]?.id ?? '';
+  const itemVersion = await one(
+    'select id from passports.versions where tenant_id = $1 and item is not null order by id limit 1',
+  );
+  const { id: passportExport } = await changeIn(
+    bundle.tallyman,
+    tenantId,
+    testMeans({ fresh: randomFresh }),
+    (work) => requestExport(work, itemVersion, { format: 'json', reader: 'owner', language: 'en' }),
+  );
   return {
     tenantId,
     simulator,
@@ -224,8 +235,7 @@ async function furnish(bundle: Bundle, box: SecretBox, tenantId: string, nth: nu
     snapshot: await one('select id from passports.snapshots where tenant_id = $1'),
     rules: await one('select id from passports.rule_packages where tenant_id = $1'),
     modelVersion: await one('select id from passports.versions where tenant_id = $1 and item is null'),
-    itemVersion: await one(
-      'select id from passports.versions where tenant_id = $1 and item is not null order by id limit 1',
-    ),
+    itemVersion,
+    passportExport,
   };
 }

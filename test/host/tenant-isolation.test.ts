@@ -130,6 +130,7 @@ const attacks = ({ a, b }: Scene): Record<string, readonly { payload: unknown; e
       ends: 'DEAD_LETTER NOT_FOUND',
     },
   ],
+  'passports.export-passport': [{ payload: { exportId: b.passportExport }, ends: 'DEAD_LETTER NOT_FOUND' }],
   'passports.audit-heads': [{ payload: { tenantId: 'b' }, ends: 'SUCCEEDED' }],
 });
 

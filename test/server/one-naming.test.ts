@@ -41,6 +41,7 @@ test('API-2: --json of the command line is what the API answers, for every noun'
     ['/v1/passports/products', 'passports', 'products', 'list'],
     ['/v1/passports/documents', 'passports', 'documents'],
     ['/v1/passports/rules', 'passports', 'rules', 'list'],
+    ['/v1/passports/exports', 'passports', 'exports', 'list'],
   ] as const) {
     const command = args as readonly string[];
     // What changes in between by itself, as when a key was last used, is asked for again.

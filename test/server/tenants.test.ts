@@ -93,6 +93,7 @@ describe('a tenant sees and touches what is its own', () => {
       'passports/rules': ids.rules,
       // Of versions, compiled and signed: test/apps/passports/tenants.test.ts.
       'passports/versions': ids.passport,
+      'passports/exports': ids.passport,
     };
     const bodies: Record<string, unknown> = {
       'webhooks.redeliver_range': { from: '2020-01-01T00:00:00Z' },
@@ -110,6 +111,7 @@ describe('a tenant sees and touches what is its own', () => {
       'passport_versions.issue_item': { rules: ids.rules },
       'passport_versions.issue_items': { rules: ids.rules },
       'passport_versions.revoke': { reason: 'mine' },
+      'passport_exports.request': {},
     };
     const queries: Record<string, string> = {
       'label_templates.preview': '?store=s1&sku=P0',
@@ -192,6 +194,7 @@ describe('a tenant sees and touches what is its own', () => {
       '/v1/passports/snapshots',
       '/v1/passports/rules',
       '/v1/passports/versions',
+      '/v1/passports/exports',
     ])
       expect({ path, items: (await a('GET', path)).body.items }).toEqual({ path, items: [] });
     const queues = (await a('GET', '/v1/queues')).body.items;

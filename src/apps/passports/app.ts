@@ -26,6 +26,7 @@ export const passportsApp = defineApp({
     { name: 'passports.generate-qr' },
     { name: 'passports.activate-version' },
     { name: 'passports.issue-items' },
+    { name: 'passports.export-passport' },
     { name: 'passports.audit-heads' },
   ],
   events: passportEventTypes,

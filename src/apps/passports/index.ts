@@ -15,11 +15,13 @@ export {
   auditEventsOf,
   type DocumentVersion,
   documentBytes,
+  exportBytes,
   findPassport,
   findPassportOf,
   type ItemEvent,
   itemEventsOf,
   listDocumentVersions,
+  listExports,
   listFacts,
   listPassports,
   listProducts,
@@ -27,7 +29,9 @@ export {
   listSnapshots,
   listVersions,
   type PassportVersion,
+  requireExport,
   requireVersion,
+  type StoredExport,
   type StoredFact,
   type StoredItem,
   type StoredPassport,
@@ -40,6 +44,7 @@ export {
 } from './store/index.ts';
 export { type Fresh, randomFresh, type Work, workIn } from './work.ts';
 export { type NewDocument, type UploadedDocument, uploadDocument } from './write/documents.ts';
+export { type ExportRequest, type RequestedExport, requestExport } from './write/exports.ts';
 export { newIssue, requestItems } from './write/issue.ts';
 export { appendItemEvent, type NewItemEvent } from './write/item-events.ts';
 export {
@@ -56,5 +61,6 @@ export {
   retireRulePackage,
   validateRulePackage,
 } from './write/rules.ts';
-export { requestSnapshot } from './write/snapshots.ts';
-export { requestModelVersion, requestVersions, revokeVersion } from './write/versions.ts';
+export { rebuildSnapshot, requestSnapshot } from './write/snapshots.ts';
+export { requestActivation, revokeVersion } from './write/version-steps.ts';
+export { requestModelVersion, requestVersions } from './write/versions.ts';

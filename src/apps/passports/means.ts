@@ -16,6 +16,8 @@ export interface Means {
   readonly keys: KeyRing;
   /** Bound into receipts: what another build compiled is not compiled here. */
   readonly build: string;
+  /** Where passports are served: https://host, without a slash at the end. */
+  readonly origin: string;
   readonly limits: CompileLimits;
   readonly documentLimits: DocumentLimits;
   readonly fresh: Fresh;
@@ -39,6 +41,7 @@ export function meansOf(
   return meansWith({
     keys,
     build: buildId(config),
+    origin: `https://${config['passports.host']}`,
     limits: {
       payloadBytes: config['passports.maxPayloadBytes'],
       proofBytes: config['passports.maxProofBytes'],
@@ -55,6 +58,7 @@ export function meansWith(given: Partial<Means> & Pick<Means, 'keys'>): Means {
   setSha256((bytes) => hash('sha256', bytes, 'buffer'));
   return {
     build: buildId({ 'passports.build': null }),
+    origin: 'https://localhost',
     limits: compileLimits,
     documentLimits,
     fresh: randomFresh,

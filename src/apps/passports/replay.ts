@@ -1,5 +1,7 @@
 import { inflateSync } from 'node:zlib';
 import type { TenantQueries } from '../../host/timeline.ts';
+import { brokenEventOf } from './audit/item-events.ts';
+import type { BrokenLink } from './audit/report.ts';
 import { compile } from './compile/compile.ts';
 import { CompileError } from './compile/errors.ts';
 import { hexToBytes, sha256Hex, utf8 } from './compile/hash.ts';
@@ -24,16 +26,18 @@ export interface Replayed {
 
 /**
  * Compiles a version again from what is stored (BPC-15) and compares the three hashes, the stored artefacts, the signature
- * and the document code. Throws REPLAY_MISMATCH with the names of what differs. Documents, facts, rules, product and item
+ * and the document code. Checks the signed events of its battery, too: signatures, chain and order, none missing. Throws
+ * REPLAY_MISMATCH with the names of what differs. Documents, facts, rules, product and item
  * are read anew; what another build compiled is compiled all the same: equal hashes prove that it compiles alike.
  *
- * `snapshots` may be shared by the versions of one call that replays many.
+ * `snapshots` and `events` may be shared by the versions of one call that replays many.
  */
 export async function replayVersion(
   on: TenantQueries,
   id: string,
   means: Means,
   snapshots: SnapshotCache = new SnapshotCache(),
+  events: CheckedEvents = new Map(),
 ): Promise<Replayed> {
   const [version] = await versionInputs(on, [id]);
   const stored = await storedOf(on, id);
@@ -54,9 +58,31 @@ export async function replayVersion(
     stored.qrPng !== null && !isSameImage(stored.qrPng, qrPng(code)) && 'image of the document code',
   ].filter((difference) => typeof difference === 'string');
   if (differences.length > 0) throw mismatch(version, means, differences);
+  const broken = await brokenEvent(on, version, means, events);
+  if (broken)
+    throw passportError('REPLAY_MISMATCH', `version ${id}: ${broken.at}: ${broken.message}`, {
+      differences: [broken.at],
+    });
   const { payloadHash, proofHash, receiptHash } = compiled;
   const build = { compiled: version.build, replayed: means.build };
   return { versionId: id, payloadHash, proofHash, receiptHash, build };
+}
+
+/** By passport: several versions of one battery have the same events. */
+export type CheckedEvents = Map<string, BrokenLink | null>;
+
+async function brokenEvent(
+  on: TenantQueries,
+  { item, passportId }: VersionInput,
+  { keys }: Means,
+  checked: CheckedEvents,
+): Promise<BrokenLink | null> {
+  if (item === null) return null;
+  const known = checked.get(passportId);
+  if (known !== undefined) return known;
+  const broken = await brokenEventOf(on, passportId, keys);
+  checked.set(passportId, broken);
+  return broken;
 }
 
 interface Stored {

@@ -31,6 +31,7 @@ const texts: Readonly<Record<string, string>> = {
   'passport.ceased': 'the battery was recycled: its passport has ceased',
   'version.requested': 'a version was asked for',
   'version.compiled': 'a version was compiled',
+  'version.rekeyed': 'a version was compiled again for the current signing key',
   'version.signed': 'a version was signed',
   'version.labelled': 'the codes of a version were made',
   'version.active': 'a version became active',

@@ -1,6 +1,7 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import type { TenantScope } from '../../engine/database/tenant.ts';
 import type { JobContext } from '../../engine/jobs/context.ts';
+import type { Enqueued } from '../../engine/jobs/enqueue.ts';
 import type { Kind } from '../../engine/jobs/kind.ts';
 import type { Tallyman } from '../../engine/tallyman.ts';
 import type { TenantQueries } from '../../host/timeline.ts';
@@ -35,7 +36,7 @@ export interface Work {
   readonly on: TenantQueries;
   readonly fresh: Fresh;
   /** In the same transaction. */
-  enqueue<Payload>(kind: Kind<Payload>, payload: NoInfer<Payload>): Promise<unknown>;
+  enqueue<Payload>(kind: Kind<Payload>, payload: NoInfer<Payload>): Promise<Enqueued>;
 }
 
 /** For routes and commands. `scope` is a transaction of the tenant. */

@@ -167,7 +167,7 @@ test('BPC-11: batteries: a serial number twice, a wrong month, a strange status:
   );
 });
 
-test('BPC-5: two documents that contradict each other: no snapshot, and both sources are named', {
+test('BPC-5, BPC-13: two documents that contradict each other: the snapshot is FAILED and names both; corrected, it is built again', {
   timeout: 120_000,
 }, async () => {
   const test = await passportServer();
@@ -182,9 +182,53 @@ test('BPC-5: two documents that contradict each other: no snapshot, and both sou
   await test.settle();
   const { id } = await made(ask('POST', `${productUrl}/snapshots`));
   await test.settle();
-  expect((await made(ask('GET', `/v1/passports/snapshots/${id}`))).state).toBe('BUILDING');
-  const failed = await made(ask('GET', '/v1/jobs?kind=passports.build-snapshot&status=FAILED'));
+  const url = `/v1/passports/snapshots/${id}`;
+  const { state, error } = await made(ask('GET', url));
   const { items } = await made(ask('GET', `/v1/passports/documents?product=${product.id}`));
+  expect({ state, code: error.code, problems: error.problems.length }).toEqual({
+    state: 'FAILED',
+    code: 'DUPLICATE_FACT',
+    problems: 2,
+  });
+  for (const { sha256 } of items) {
+    expect(error.message).toContain(sha256);
+    expect(error.problems).toContainEqual({ document: sha256, row: 2, column: 'value' });
+  }
+  expect((await made(ask('GET', `${productUrl}/progress`))).snapshot).toEqual({
+    snapshot_id: id,
+    state: 'FAILED',
+    error: error.message,
+  });
+  // The job and the list say the same; a key that may only upload sees no snapshot.
+  const failed = await made(ask('GET', '/v1/jobs?kind=passports.build-snapshot&status=FAILED'));
   expect(failed.items[0].last_error.code).toBe('DUPLICATE_FACT');
-  for (const { sha256 } of items) expect(failed.items[0].last_error.message).toContain(sha256.slice(0, 8));
+  expect((await made(ask('GET', '/v1/passports/snapshots'))).items).toMatchObject([{ id, state: 'FAILED' }]);
+  const producer = await test.as('producer');
+  expect((await producer('GET', url)).status).toBe(403);
+
+  // Again without a correction: the same, once in the audit. Again with one: sealed.
+  expect(await ask('POST', `${url}/build`)).toMatchObject({
+    status: 202,
+    body: { state: 'BUILDING', error: null },
+  });
+  await test.settle();
+  expect(await made(ask('GET', url))).toMatchObject({ state: 'FAILED', error: { code: 'DUPLICATE_FACT' } });
+  await made(ask('POST', documentUrl('two.csv', 'data_sheet'), sheet('151'), csv));
+  await test.settle();
+  await made(ask('POST', `${url}/build`));
+  await test.settle();
+  expect(await made(ask('GET', url))).toMatchObject({ state: 'SEALED', error: null, fact_count: 1 });
+  expect(await ask('POST', `${url}/build`)).toMatchObject({
+    status: 409,
+    body: { error: { code: 'SNAPSHOT_SEALED', message: expect.stringContaining('build a new one') } },
+  });
+  expect(
+    await test.rows(
+      `select type from passports.audit_events where aggregate_type = 'snapshot' and aggregate_id = '${id}' order by seq`,
+    ),
+  ).toEqual(
+    ['requested', 'failed', 'rebuilt', 'failed', 'rebuilt', 'sealed'].map((step) => ({
+      type: `snapshot.${step}`,
+    })),
+  );
 });

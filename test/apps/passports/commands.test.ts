@@ -40,7 +40,7 @@ async function office() {
   };
 }
 
-test('BPC-2, BPC-6, BPC-14, BPC-15: from files to active passports on the command line, replayed and audited', {
+test('BPC-1, BPC-2, BPC-6, BPC-14, BPC-15: from files to active passports on the command line, replayed and audited', {
   timeout: 300_000,
 }, async () => {
   const { cli, json, put, database } = await office();
@@ -83,6 +83,41 @@ test('BPC-2, BPC-6, BPC-14, BPC-15: from files to active passports on the comman
   const one = await json(...compile, '--battery', serial, '--issued-at', '2027-03-01T00:00:00Z');
   expect(one.passports).toHaveLength(4);
   expect((await cli('passports', 'show', serial)).stdout).toMatch(/2 {2}ACTIVE[\s\S]*1 {2}SUPERSEDED/);
+
+  // Exports are kept, and are the same bytes each time; a step that cannot be taken says what to do.
+  const { active_version_id: version } = await json('passports', 'show', serial);
+  const exported = await json('passports', 'exports', 'request', version, '--format', 'json');
+  expect(exported).toMatchObject({ version_id: version, state: 'READY', sha256: expect.any(String) });
+  expect(await json('passports', 'exports', 'request', version, '--format', 'json')).toEqual(exported);
+  expect((await json('passports', 'exports', 'list')).items).toEqual([exported]);
+  expect(await json('passports', 'exports', 'get', exported.id, '--output', 'passport.json')).toEqual({
+    file: 'passport.json',
+    bytes: exported.size,
+    sha256: exported.sha256,
+  });
+  expect(await cli('verify', 'passport.json')).toMatchObject({ code: 0 });
+  const lacking = await cli(
+    'passports',
+    'exports',
+    'request',
+    version,
+    '--format',
+    'catenax',
+    '--reader',
+    'owner',
+  );
+  expect(lacking).toMatchObject({ code: 1, stderr: expect.stringContaining('economicOperatorId') });
+  expect(await json('passports', 'activate', version)).toMatchObject({ state: 'ACTIVE' });
+  expect(await json('passports', 'revoke', version, '--reason', 'wrong')).toMatchObject({ state: 'REVOKED' });
+  expect(await cli('passports', 'activate', version)).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/^error: version \S+ was revoked .*tallyman passports compile/),
+  });
+  expect(await cli('passports', 'revoke', version, '--reason', 'other')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('the reason that was given then stays'),
+  });
+  expect(await cli('passports', 'activate', 'nothing')).toMatchObject({ code: 3 });
 
   expect(await json('passports', 'replay', '--all')).toMatchObject({ replayed: 5, failed: 0 });
   expect(await json('passports', 'audit')).toMatchObject({ broken: null });
@@ -166,6 +201,21 @@ test('BPC-2, BPC-6: what is wrong with files is told by row and column, rules by
   });
   expect((await json('passports', 'rules', 'list')).items).toEqual([]);
   expect(await cli('passports', 'build', 'nothing')).toMatchObject({ code: 3 });
+  for (const ah of ['151', '152']) {
+    await put(`${ah}.csv`, `attribute,value,unit\nratedCapacity,${ah},Ah\n`);
+    await json('passports', 'import', `${ah}.csv`, '--product', id, '--kind', 'data_sheet');
+  }
+  const failed = await cli('passports', 'build', id);
+  expect(failed).toMatchObject({ code: 1, stderr: expect.stringContaining('DUPLICATE_FACT') });
+  const snapshot = /tallyman passports rebuild (\S+)/.exec(failed.stderr)?.[1] ?? '';
+  expect(await cli('passports', 'rebuild', snapshot)).toMatchObject({ code: 1 });
+  await put('152.csv', 'attribute,value,unit\nratedCapacity,151,Ah\n');
+  await json('passports', 'import', '152.csv', '--product', id, '--kind', 'data_sheet');
+  expect(await json('passports', 'rebuild', snapshot)).toMatchObject({
+    id: snapshot,
+    state: 'SEALED',
+    error: null,
+  });
   expect(await cli('passports', 'import', 'bom.txt', '--product', id, '--kind', 'data_sheet')).toMatchObject({
     code: 2,
   });

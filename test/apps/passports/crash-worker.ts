@@ -1,8 +1,9 @@
 /**
- * A worker of the chain in a process of its own. It kills itself after a statement of a handler, if the statement's place is its
- * to die at and is not among those where an earlier process died. A place is the handler with the texts of all statements up
- * to there: all paths through all handlers are walked, whatever they are. Without a place to die at it works until no job is
- * left, and says which places it came through.
+ * A worker of the chain in a process of its own. It kills itself after a statement of a handler, or of the redrive with which it
+ * begins, if the statement's place is its to die at and is not among those where an earlier process died. A place is the
+ * handler with the texts of all statements up to there: all paths through all handlers are walked, whatever they are. Without
+ * a place to die at it works until no job is left and a signed head covers every audit event, and says which places it
+ * came through.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { createHash } from 'node:crypto';
@@ -10,13 +11,14 @@ import { writeSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { passportsComponent } from '../../../src/apps/passports/component.ts';
+import { auditHeadsKind } from '../../../src/apps/passports/jobs/audit-heads.ts';
 import { passportKinds } from '../../../src/apps/passports/jobs/index.ts';
 import { TenantDatabase } from '../../../src/engine/database/tenant.ts';
 import type { AnyKind } from '../../../src/engine/jobs/kind.ts';
 import { silentLogger } from '../../../src/engine/logger.ts';
 import { Tallyman } from '../../../src/engine/tallyman.ts';
 import { eventsComponent } from '../../../src/events/component.ts';
-import { testMeans } from './means.ts';
+import { keysAfterRotation, testMeans } from './means.ts';
 
 export interface CrashTask {
   readonly url: string;
@@ -77,14 +79,17 @@ const { query } = pg.Client.prototype as unknown as { query: (...args: unknown[]
   });
 };
 
+const kinds = (): readonly AnyKind[] => {
+  const means = testMeans({ keys: keysAfterRotation });
+  return [...passportKinds(means), auditHeadsKind(tallyman.database, means)];
+};
+
 /** Each job with caches of its own: what a handler asks depends on the database alone, and not on the jobs before it. */
 const watched = (kind: AnyKind, at: number): AnyKind => ({
   ...kind,
   backoff: () => 0,
   handler: (payload, context) =>
-    running.run({ kind: kind.name, statements: 0, path: '' }, () =>
-      passportKinds(testMeans())[at]?.handler(payload, context),
-    ),
+    running.run({ kind: kind.name, statements: 0, path: '' }, () => kinds()[at]?.handler(payload, context)),
 });
 
 const tallyman = await Tallyman.open({
@@ -96,14 +101,20 @@ const tallyman = await Tallyman.open({
 const tenant = new TenantDatabase(tallyman.database, 'default');
 await tenant.query('select 1');
 await tenant.transaction((scope) => scope.query('select 1'));
-const worker = tallyman.worker({
-  kinds: passportKinds(testMeans()).map(watched),
-  concurrency: 1,
-  pollIntervalMs: 50,
-});
+const isThere = async (rows: string): Promise<boolean> =>
+  (await tallyman.database.query(`select 1 from ${rows} limit 1`)).rows.length > 0;
+
+// What an operator does; killed in the middle of it, the next process does the rest.
+await running.run({ kind: 'redrive', statements: 0, path: '' }, () => tallyman.deadLetters.redriveAll({}));
+const all = kinds();
+const worker = tallyman.worker({ kinds: all.map(watched), concurrency: 1, pollIntervalMs: 50 });
 await worker.start();
-while ((await tallyman.database.query('select 1 from tallyman.jobs limit 1')).rows.length > 0)
-  await sleep(20);
+for (;;) {
+  while (await isThere('tallyman.jobs')) await sleep(20);
+  if (!(await isThere('passports.audit_events where head is null'))) break;
+  const heads = all.find(({ name }) => name === 'passports.audit-heads') as AnyKind;
+  await tallyman.enqueue(heads, {});
+}
 await worker.stop();
 await tallyman.close();
 writeSync(1, [...came].map((place) => `came ${place}\n`).join(''));

@@ -17,7 +17,7 @@ import { type Bundle, drained, engine } from '../../support/engine.ts';
 import { emptyDatabase } from '../../support/postgres.ts';
 import { issuedAt, testMeans } from './means.ts';
 
-export { issuedAt, testKeys, testMeans } from './means.ts';
+export { issuedAt, keysAfterRotation, testKeys, testMeans } from './means.ts';
 
 export const passportComponents = [eventsComponent, passportsComponent];
 

@@ -11,6 +11,8 @@ test('ENG-21: ids of another tenant, of everything that is compiled and signed, 
   const { rulesId, passportId, versionId } = await activeSample(test, b);
   const { items: documents } = await made(b('GET', '/v1/passports/documents?limit=1'));
   const { items: snapshots } = await made(b('GET', '/v1/passports/snapshots'));
+  const { id: exported } = await made(b('POST', `/v1/passports/versions/${versionId}/exports`, {}));
+  await test.settle();
   const idOf: Record<string, string> = {
     '/v1/passports': passportId,
     '/v1/passports/items': passportId,
@@ -18,6 +20,7 @@ test('ENG-21: ids of another tenant, of everything that is compiled and signed, 
     '/v1/passports/rules': rulesId,
     '/v1/passports/documents': documents[0].id,
     '/v1/passports/snapshots': snapshots[0].id,
+    '/v1/passports/exports': exported,
   };
   // A model of the same name is a model of a's own.
   const a = await test.as('admin', 'a');
@@ -44,6 +47,7 @@ test('ENG-21: ids of another tenant, of everything that is compiled and signed, 
     'passport_versions.issue_item': { rules: own },
     'passport_versions.issue_items': { rules: own },
     'passport_versions.revoke': { reason: 'mine' },
+    'passport_exports.request': {},
   };
   let asked = 0;
   for (const { method, url, action, roles } of (await passportsApp.routes?.(test.host)) ?? []) {

@@ -3,9 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { sha256Hex } from '../../../src/apps/passports/compile/hash.ts';
 import { envelopeOf } from '../../../src/apps/passports/export/envelope.ts';
 import { addVerify } from '../../../src/apps/passports/verify-command.ts';
-import { disclosedSample, publicKey } from './page/sample.ts';
+import { disclosedSample, individualRecord, publicKey } from './page/sample.ts';
 
 let folder: string;
 let printed: string;
@@ -47,6 +48,22 @@ test('BPC-15: tallyman verify names what was changed and fails', async () => {
   const shown = await run(JSON.stringify({ ...envelope, version: { ...envelope.version, payload } }));
   expect(shown).toContain('MISMATCH  version: payload /points/1');
   expect(process.exitCode).toBe(1);
+});
+
+test('BPC-11, BPC-15: tallyman verify names the event of the battery that was changed, and the one that is missing', async () => {
+  const first = individualRecord(1, 'fullCycles', { value: 100 });
+  const second = individualRecord(2, 'fullCycles', { value: 200 }, sha256Hex(Buffer.from(first.content)));
+  const envelope = envelopeOf(disclosedSample('legitimate_interest', { individual: [first, second] }));
+  expect(await run(JSON.stringify(envelope))).toContain('fits      events: 2 signed, in their order');
+  const [one, two] = envelope.events;
+  const events = [{ ...one, content: one?.content.replace('100', '101') }, two];
+  expect(await run(JSON.stringify({ ...envelope, events }))).toContain(
+    'MISMATCH  events /events/0: the signature of event 1 does not fit',
+  );
+  expect(process.exitCode).toBe(1);
+  expect(await run(JSON.stringify({ ...envelope, events: [two] }))).toContain(
+    'MISMATCH  events: event 1 is missing',
+  );
 });
 
 test('a key that is none is refused', async () => {

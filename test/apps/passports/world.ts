@@ -3,11 +3,14 @@ import { product } from '../../../src/apps/passports/compile/sample/index.ts';
 import type { PassportVersion } from '../../../src/apps/passports/store/index.ts';
 import { findPassportOf, listVersions } from '../../../src/apps/passports/store/index.ts';
 import { uploadDocument } from '../../../src/apps/passports/write/documents.ts';
+import { requestExport } from '../../../src/apps/passports/write/exports.ts';
 import { newIssue } from '../../../src/apps/passports/write/issue.ts';
 import { appendItemEvent } from '../../../src/apps/passports/write/item-events.ts';
 import { addPredecessors, ceaseItem } from '../../../src/apps/passports/write/passports.ts';
 import { putProduct } from '../../../src/apps/passports/write/products.ts';
-import { requestModelVersion, revokeVersion } from '../../../src/apps/passports/write/versions.ts';
+import { requestSnapshot } from '../../../src/apps/passports/write/snapshots.ts';
+import { revokeVersion } from '../../../src/apps/passports/write/version-steps.ts';
+import { requestModelVersion } from '../../../src/apps/passports/write/versions.ts';
 import { drained } from '../../support/engine.ts';
 import { issuedAt, type PassportBundle, passports, putSample, runChain } from './support.ts';
 
@@ -34,6 +37,15 @@ export async function world(): Promise<World> {
       format: 'csv',
       bytes,
     });
+    // Two that contradict each other: no snapshot can be built of them.
+    for (const ah of [151, 152])
+      await uploadDocument(work, {
+        productId: other.id,
+        name: `${ah}.csv`,
+        kind: 'data_sheet',
+        format: 'csv',
+        bytes: Buffer.from(`attribute,value,unit\nratedCapacity,${ah},Ah\n`),
+      });
     const later = newIssue(means, { rulesId, issuedAt: new Date(issuedAt.getTime() + 1000) });
     await requestModelVersion(work, product.id, later);
     const failing = newIssue(
@@ -60,6 +72,13 @@ export async function world(): Promise<World> {
         key: `reading-${cycles}`,
       }),
     );
+  // One export that is made, and one that cannot be: Catena-X needs more than the passport has.
+  await change(async (work) => {
+    for (const format of ['json', 'catenax'] as const)
+      await requestExport(work, two.versionId, { format, reader: 'owner', language: 'en' });
+    await requestSnapshot(work, other.id);
+  });
+  await drained(bundle);
   await change(async (work) => {
     await addPredecessors(work, two.id, [one.id]);
     await ceaseItem(work, one.id, 'recycled');

@@ -40,6 +40,88 @@ export async function brokenItemEvent(on: TenantQueries, keys: KeyRing): Promise
   }
 }
 
+/** What the audit trail of a passport says of one event. */
+interface ToldEvent {
+  readonly seq: number;
+  readonly event: string;
+  readonly hash: Hash;
+  readonly key: string | null;
+  readonly at: string;
+}
+
+/**
+ * The same for the events of one battery, against the audit trail of its passport as well: the last event may be the one that
+ * is missing. Relies on the primary keys of item_events and audit_events.
+ */
+export async function brokenEventOf(
+  on: TenantQueries,
+  passportId: string,
+  keys: KeyRing,
+): Promise<BrokenLink | null> {
+  const { rows } = await on.query<ItemEventRow & { readonly createdAt: string; readonly key: string | null }>(
+    `select e.passport_id as "passportId", e.seq, e.type, e.content, e.hash, e.signing_key as "signingKey", e.signature,
+            e.occurred_at as "occurredAt", passports.utc(e.created_at) as "createdAt", e.event_key as key
+       from passports.item_events e where e.tenant_id = $1 and e.passport_id = $2 order by e.seq`,
+    [on.tenantId, passportId],
+  );
+  const told = await toldEvents(on, passportId);
+  const found = new Map(rows.map((row) => [row.seq, row]));
+  const numbers = new Set([...told.keys(), ...found.keys()].sort((a, b) => a - b));
+  let before: ItemEventRow | undefined;
+  for (const seq of numbers) {
+    const event = found.get(seq);
+    const message = event
+      ? (itemEventFault(event, before, keys) ?? untold(event, told.get(seq)))
+      : 'it was deleted; the audit trail names it';
+    if (message !== undefined) return { at: `event ${seq} of passport:${passportId}`, message };
+    before = event;
+  }
+  return null;
+}
+
+/** By number. What cannot be read tells of nothing. */
+async function toldEvents(on: TenantQueries, passportId: string): Promise<ReadonlyMap<number, ToldEvent>> {
+  const { rows } = await on.query<{ at: string; data: string }>(
+    `select e.at, e.data from passports.audit_events e
+      where e.tenant_id = $1 and e.aggregate_type = 'passport' and e.aggregate_id = $2 and e.type = 'passport.event_added'
+      order by e.seq`,
+    [on.tenantId, passportId],
+  );
+  return new Map(
+    rows.flatMap(({ at, data }) => {
+      const said = jsonIn(data) as Omit<ToldEvent, 'at'> | undefined;
+      return typeof said?.seq === 'number' ? [[said.seq, { ...said, at }] as const] : [];
+    }),
+  );
+}
+
+/** What is not signed with the event is in the audit trail alone. */
+function untold(
+  event: {
+    readonly type: string;
+    readonly hash: Hash;
+    readonly key: string | null;
+    readonly createdAt: string;
+  },
+  told: ToldEvent | undefined,
+): string | undefined {
+  if (told === undefined) return 'the audit trail does not name it';
+  const isSame =
+    told.event === event.type &&
+    told.hash === event.hash &&
+    told.key === event.key &&
+    told.at === event.createdAt;
+  return isSame ? undefined : 'it is not what the audit trail says';
+}
+
+function jsonIn(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** What is wrong with one event; undefined if it is as it was signed and continues the one before it. */
 export function itemEventFault(
   event: ItemEventRow,
@@ -49,7 +131,7 @@ export function itemEventFault(
   const { passportId, seq, type, content, hash, signingKey, signature, occurredAt } = event;
   if (seq !== (before?.seq ?? 0) + 1) return 'the event before it is missing';
   if (sha256Hex(utf8(content)) !== hash) return 'its content was changed';
-  const { data, ...said } = JSON.parse(content) as { readonly data: Json };
+  const { data, ...said } = (jsonIn(content) ?? {}) as { readonly data?: Json };
   const expected = {
     occurred_at: occurredAt.toISOString(),
     passport_id: passportId,

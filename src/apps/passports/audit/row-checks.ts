@@ -29,6 +29,14 @@ const said = (event: string, name: string): string => `ev.e #>> '{${event},${nam
 const either = (...texts: readonly string[]): string => `coalesce(${texts.join(', ')})`;
 const time = (column: string): string => `passports.utc(r.${column})`;
 const created: Columns = { created_at: [time('created_at'), 'ev.since'] };
+/** The error is there while the newest event says so. */
+const failed = (aggregate: string): readonly [string, string] => [
+  'case when r.error is not null then passports.digest(r.error::text) end',
+  `case when ev.newest = '${aggregate}.failed' then ${said(`${aggregate}.failed`, 'digest')} end`,
+];
+/** A version that took another key was compiled again. */
+const compiledTo = (part: string): string =>
+  either(said('version.rekeyed', part), said('version.compiled', part));
 
 export const aggregateChecks: readonly RowCheck[] = [
   {
@@ -83,6 +91,8 @@ export const aggregateChecks: readonly RowCheck[] = [
     columns: {
       ...created,
       product_id: ['r.product_id', said('snapshot.requested', 'product')],
+      next: ['r.next', said('snapshot.requested', 'next')],
+      error: failed('snapshot'),
       hash: ['r.hash', said('snapshot.sealed', 'hash')],
       fact_count: ['r.fact_count::text', said('snapshot.sealed', 'facts')],
       lists: [
@@ -167,10 +177,13 @@ export const aggregateChecks: readonly RowCheck[] = [
       model_version_id: ['r.model_version_id::text', said('version.requested', 'model')],
       issued_at: ['r.issued_at', said('version.requested', 'issued_at')],
       build: ['r.build', said('version.requested', 'build')],
-      signing_key: ['r.signing_key', said('version.requested', 'signing_key')],
-      payload_hash: ['r.payload_hash', said('version.compiled', 'payload')],
-      proof_hash: ['r.proof_hash', said('version.compiled', 'proof')],
-      receipt_hash: ['r.receipt_hash', said('version.compiled', 'receipt')],
+      signing_key: [
+        'r.signing_key',
+        either(said('version.rekeyed', 'key'), said('version.requested', 'signing_key')),
+      ],
+      payload_hash: ['r.payload_hash', compiledTo('payload')],
+      proof_hash: ['r.proof_hash', compiledTo('proof')],
+      receipt_hash: ['r.receipt_hash', compiledTo('receipt')],
       signature: [`encode(r.signature, 'hex')`, said('version.signed', 'signature')],
       signed_at: [time('signed_at'), said('version.signed', 'at')],
       qr_png: [`encode(sha256(r.qr_png), 'hex')`, said('version.labelled', 'png')],
@@ -181,6 +194,24 @@ export const aggregateChecks: readonly RowCheck[] = [
         `r.error ->> 'code' || ': ' || (r.error ->> 'message')`,
         `case when ev.newest = 'version.failed' then ${said('version.failed', 'code')} || ': ' || (${said('version.failed', 'message')}) end`,
       ],
+    },
+  },
+  {
+    aggregate: 'export',
+    table: 'exports',
+    key: 'r.id::text',
+    columns: {
+      ...created,
+      version_id: ['r.version_id::text', said('export.requested', 'version')],
+      format: ['r.format', said('export.requested', 'format')],
+      reader: ['r.reader', said('export.requested', 'reader')],
+      input: ['passports.digest(r.input)', said('export.requested', 'input')],
+      input_hash: ['r.input_hash', said('export.requested', 'input')],
+      sha256: ['r.sha256', said('export.made', 'sha256')],
+      size: ['r.size::text', said('export.made', 'size')],
+      bytes: [`encode(sha256(r.bytes), 'hex')`, said('export.made', 'sha256')],
+      error: failed('export'),
+      made_at: [time('made_at'), said('export.made', 'at')],
     },
   },
 ];

@@ -108,6 +108,7 @@ async function tell(
   const failure =
     asked?.error?.message ??
     progress.model?.error ??
+    (progress.model === null ? progress.snapshot?.error : undefined) ??
     (progress.documents.REJECTED ? 'a document was rejected: see tallyman passports documents' : undefined);
   const failed = progress.versions.FAILED ?? 0;
   if (failure === undefined && failed === 0 && progress.model?.state === 'ACTIVE') return;

@@ -14,11 +14,16 @@ import {
   documentKinds,
 } from '../compile/types.ts';
 import { passportError } from '../errors.ts';
-import { type DocumentVersion, requireDocumentVersion, requireSnapshot } from '../store/index.ts';
+import {
+  type DocumentVersion,
+  requireDocumentVersion,
+  requireSnapshot,
+  type StoredSnapshot,
+} from '../store/index.ts';
 import { uploadDocument } from '../write/documents.ts';
 import { addItems } from '../write/passports.ts';
-import { requestSnapshot } from '../write/snapshots.ts';
-import { type TenantOption, type Tools, withPassports, withTenant } from './tools.ts';
+import { rebuildSnapshot, requestSnapshot } from '../write/snapshots.ts';
+import { requireUuid, type TenantOption, type Tools, withPassports, withTenant } from './tools.ts';
 
 interface ImportOptions extends TenantOption {
   readonly product: string;
@@ -59,15 +64,39 @@ export function addDocuments(passports: Command, frame: CommandFrame): void {
         const id = await tools.change((work) => requestSnapshot(work, product));
         await tools.settle('building');
         const snapshot = await requireSnapshot(tools.on, id);
-        if (snapshot.state !== 'SEALED') throw await whyNot(tools, id);
-        const { snapshotJson } = await import('../routes/snapshots.ts');
-        show(
-          options.json,
-          snapshotJson(snapshot),
-          () => `snapshot ${id}: ${count(snapshot.factCount ?? 0, 'fact')}, sealed\n${snapshot.hash}`,
-        );
+        await tellSnapshot(snapshot, options.json);
       }),
     );
+
+  withTenant(passports.command('rebuild'))
+    .description('build a snapshot again that has failed, once its documents are corrected')
+    .argument('<snapshot>', 'its id')
+    .addHelpText('after', examples(['passports rebuild 7b0c6d4e-…']))
+    .action((id: string, options: TenantOption) =>
+      withPassports(frame, options, async (tools) => {
+        await tools.change((work) => rebuildSnapshot(work, requireUuid(id, 'snapshot')));
+        await tools.settle('building');
+        await tellSnapshot(await requireSnapshot(tools.on, id), options.json);
+      }),
+    );
+}
+
+/** Throws why it is not sealed. */
+async function tellSnapshot(snapshot: StoredSnapshot, json: boolean | undefined): Promise<void> {
+  const { id, state, error, factCount, hash } = snapshot;
+  if (state !== 'SEALED')
+    throw passportError(
+      'SNAPSHOT_NOT_READY',
+      error
+        ? `${error.code}: ${error.message}. Then: tallyman passports rebuild ${id}`
+        : `snapshot ${id} is not sealed: see tallyman jobs list --queue passports`,
+    );
+  const { snapshotJson } = await import('../routes/snapshots.ts');
+  show(
+    json,
+    snapshotJson(snapshot),
+    () => `snapshot ${id}: ${count(factCount ?? 0, 'fact')}, sealed\n${hash}`,
+  );
 }
 
 async function importDocuments(
@@ -129,19 +158,6 @@ function tellProblems(file: string, problems: readonly DocumentProblem[], json: 
         `${file}: ${row === null ? '' : `row ${row}, `}${column === null ? '' : `column ${column}: `}${message}`,
       ),
     );
-}
-
-/** Why a snapshot could not be built: its job says it. */
-async function whyNot({ tallyman, on }: Tools, snapshotId: string): Promise<Error> {
-  const filter = { kind: 'passports.build-snapshot', tenantId: on.tenantId, status: 'FAILED' } as const;
-  const { items } = await tallyman.jobs.list(filter, { limit: 50 });
-  const job = items.find(({ payload }) => (payload as { snapshotId?: string }).snapshotId === snapshotId);
-  return passportError(
-    'SNAPSHOT_NOT_READY',
-    job?.lastError
-      ? `${job.lastError.code}: ${job.lastError.message}`
-      : `snapshot ${snapshotId} is not sealed: see tallyman jobs list --queue passports`,
-  );
 }
 
 function formatOf(file: string): DocumentFormat {

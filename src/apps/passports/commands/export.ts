@@ -12,27 +12,15 @@ import { passportsKeys } from '../config.ts';
 import type { LabelSize } from '../print/sizes.ts';
 import type { PassportName } from '../public/link.ts';
 import type { Format } from '../public/negotiate.ts';
+import { type ExportFormat, exportFormatNames, exportFormats } from '../store/exports.ts';
 import { readText, writeWhole } from './files.ts';
 import { type TenantOption, type Tools, withPassports, withTenant } from './tools.ts';
 
 const readers = ['public', 'legitimate_interest', 'authority', 'owner'] as const;
 const labels = ['50x30', '70x40', '100x50', '100x150'] as const;
-const kinds = ['bundle', 'catenax', 'dpp', 'html', 'json', 'jsonld', 'pdf', 'vc+jwt'] as const;
-type Kind = (typeof kinds)[number];
-
-const endings: Readonly<Record<Kind, string>> = {
-  bundle: 'tar',
-  catenax: 'catenax.json',
-  dpp: 'dpp.json',
-  html: 'html',
-  json: 'json',
-  jsonld: 'jsonld',
-  pdf: 'pdf',
-  'vc+jwt': 'jwt',
-};
 
 interface ExportOptions extends TenantOption {
-  readonly format: Kind;
+  readonly format: ExportFormat;
   readonly reader: Reader;
   readonly output?: string;
   readonly passportVersion?: string;
@@ -46,7 +34,12 @@ export function addExport(passports: Command, frame: CommandFrame): void {
   withTenant(passports.command('export'))
     .description('write a passport to a file: everything in a bundle, or one form of it')
     .argument('<passport>', 'its id, the serial number of the battery, or the link on its label')
-    .option('-f, --format <format>', kinds.join(', '), oneOf(kinds), 'bundle' as Kind)
+    .option(
+      '-f, --format <format>',
+      exportFormatNames.join(', '),
+      oneOf(exportFormatNames),
+      'bundle' as ExportFormat,
+    )
     .option(
       '-r, --reader <reader>',
       `what this reader may see: ${readers.join(', ')}`,
@@ -88,7 +81,7 @@ export function addExport(passports: Command, frame: CommandFrame): void {
     );
 }
 
-const isVerifiable = (format: Kind): boolean => format === 'bundle' || format === 'json';
+const isVerifiable = (format: ExportFormat): boolean => format === 'bundle' || format === 'json';
 
 async function exported(
   { on, means, config }: Tools,
@@ -112,7 +105,7 @@ async function exported(
     if (!found || !loaded)
       throw new TallymanError('NOT_FOUND', `there is no passport ${name} that was ever active`);
     const { passport } = found;
-    const fileName = `passport-${(passport.serial ?? passport.gtin).replace(/[^\w.-]/g, '_')}.${endings[options.format]}`;
+    const fileName = `passport-${(passport.serial ?? passport.gtin).replace(/[^\w.-]/g, '_')}.${exportFormats[options.format][1]}`;
     const disclosed = disclose(loaded.source, options.reader);
     const pretty = (json: JsonObject): string => `${JSON.stringify(json, null, 2)}\n`;
     if (options.format === 'catenax') {

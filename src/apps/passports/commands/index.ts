@@ -6,9 +6,11 @@ import { addAudit } from './audit.ts';
 import { addCompile } from './compile.ts';
 import { addDocuments } from './documents.ts';
 import { addExport } from './export.ts';
+import { addExports } from './exports.ts';
 import { addProducts } from './products.ts';
 import { addRules } from './rules.ts';
 import { addShow } from './show.ts';
+import { addVersions } from './versions.ts';
 
 /** Each file of this folder adds some commands. Add yours here. */
 const parts: readonly ((passports: Command, frame: CommandFrame) => void)[] = [
@@ -18,7 +20,9 @@ const parts: readonly ((passports: Command, frame: CommandFrame) => void)[] = [
   addCompile,
   addShow,
   addAudit,
+  addVersions,
   addExport,
+  addExports,
 ];
 
 export function addPassports(program: Command, frame: CommandFrame): void {

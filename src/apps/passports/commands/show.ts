@@ -10,7 +10,8 @@ import { count } from '../../../host/cli/output/text.ts';
 import { relativeTime } from '../../../host/cli/output/time.ts';
 import type { CommandFrame } from '../../../host/cli/session.ts';
 import { passportErrors } from '../errors.ts';
-import { replayVersion } from '../replay.ts';
+import { type CheckedEvents, replayVersion } from '../replay.ts';
+import { SnapshotCache } from '../snapshot-cache.ts';
 import {
   type DocumentState,
   documentStates,
@@ -99,7 +100,9 @@ export function addShow(passports: Command, frame: CommandFrame): void {
     );
 
   withTenant(passports.command('replay'))
-    .description('compile versions again from what is stored, and compare hashes and signatures')
+    .description(
+      'compile versions again, compare hashes and signatures, and check the signed events of their batteries',
+    )
     .argument('[version...]', 'ids of versions')
     .option('--all', 'every version of the tenant that is compiled')
     .addHelpText('after', examples(['passports replay 7b0c6d4e-…', 'passports replay --all --json']))
@@ -117,9 +120,10 @@ async function replay(
     throw new TallymanError('BAD_OPTION', 'name versions by their ids, or say --all');
   const results: { version_id: string; ok: boolean; receipt_hash?: string; error?: string }[] = [];
   const progress = new Progress('replaying');
+  const [snapshots, events]: [SnapshotCache, CheckedEvents] = [new SnapshotCache(), new Map()];
   for await (const id of all ? compiledVersions(on) : ids) {
     try {
-      const { receiptHash } = await replayVersion(on, id, means);
+      const { receiptHash } = await replayVersion(on, id, means, snapshots, events);
       results.push({ version_id: id, ok: true, receipt_hash: receiptHash });
     } catch (error) {
       if (!(error instanceof TallymanError) || !(error.code in passportErrors)) throw error;

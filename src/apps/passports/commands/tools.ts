@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { prepareTenants, TenantDatabase, type TenantScope } from '../../../engine/database/tenant.ts';
+import { TallymanError } from '../../../engine/errors.ts';
 import { Jobs } from '../../../engine/jobs/jobs.ts';
 import { settingsOf } from '../../../host/app.ts';
 import { type JsonOption, withJson } from '../../../host/cli/options.ts';
@@ -21,6 +22,14 @@ export interface TenantOption extends JsonOption {
 /** With `--tenant` and `--json`. */
 export const withTenant = (command: Command): Command =>
   withJson(command.option('-t, --tenant <id>', 'of this tenant', 'default'));
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** An id that the database would refuse is told as what it is. */
+export function requireUuid(text: string, what: string): string {
+  if (uuid.test(text)) return text.toLowerCase();
+  throw new TallymanError('NOT_FOUND', `there is no ${what} ${text}: ids are UUIDs`);
+}
 
 /** What a command of this app works with. */
 export interface Tools extends Session {

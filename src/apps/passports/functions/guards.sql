@@ -67,7 +67,8 @@ begin
   if old.state = 'SEALED' then
     perform passports.refuse('SNAPSHOT_SEALED', format('snapshot %s is sealed and cannot be changed', old.id));
   end if;
-  if (new.id, new.tenant_id, new.product_id, new.created_at) is distinct from (old.id, old.tenant_id, old.product_id, old.created_at)
+  if (new.id, new.tenant_id, new.product_id, new.next, new.created_at)
+       is distinct from (old.id, old.tenant_id, old.product_id, old.next, old.created_at)
      or (old.state = 'READY' and (new.hash, new.fact_count) is distinct from (old.hash, old.fact_count))
      or (old.state, new.state) not in (('BUILDING', 'BUILDING'), ('BUILDING', 'READY'), ('READY', 'SEALED')) then
     perform passports.refuse('SNAPSHOT_NOT_READY', format('snapshot %s is %s and cannot become %s', old.id, old.state, new.state));
@@ -138,6 +139,11 @@ end $$;
 
 create or replace function passports.guard_version() returns trigger
 language plpgsql as $$
+declare
+  -- A version that nobody has signed yet is compiled again for another key: key and receipt change together.
+  v_rekeyed constant boolean := tg_op = 'UPDATE' and coalesce(old.state = 'COMPILING' and new.state = 'COMPILING'
+    and old.signature is null and new.signature is null
+    and new.signing_key <> old.signing_key and new.receipt_hash <> old.receipt_hash, false);
 begin
   if tg_op = 'INSERT' then
     if new.state <> 'COMPILING' or new.receipt_hash is not null then
@@ -152,13 +158,14 @@ begin
     return new;
   end if;
   if (new.id, new.tenant_id, new.passport_id, new.number, new.snapshot_id, new.rules_id, new.model_version_id, new.product,
-      new.item, new.issued_at, new.build, new.signing_key, new.salt, new.created_at)
+      new.item, new.issued_at, new.build, new.salt, new.created_at)
        is distinct from
      (old.id, old.tenant_id, old.passport_id, old.number, old.snapshot_id, old.rules_id, old.model_version_id, old.product,
-      old.item, old.issued_at, old.build, old.signing_key, old.salt, old.created_at) then
+      old.item, old.issued_at, old.build, old.salt, old.created_at)
+     or (new.signing_key <> old.signing_key and not v_rekeyed) then
     perform passports.refuse('VALIDATION_ERROR', format('the inputs of version %s are fixed', old.id));
   end if;
-  if (old.receipt_hash is not null and (new.payload_hash, new.proof_hash, new.receipt_hash)
+  if (old.receipt_hash is not null and not v_rekeyed and (new.payload_hash, new.proof_hash, new.receipt_hash)
         is distinct from (old.payload_hash, old.proof_hash, old.receipt_hash))
      or (old.signature is not null and new.signature is distinct from old.signature)
      or (old.qr_png is not null and (new.qr_png is distinct from old.qr_png or new.qr_text is distinct from old.qr_text)) then
@@ -175,6 +182,40 @@ begin
   if new.state <> old.state and new.state = 'ACTIVE'
      and exists (select 1 from passports.items i where i.passport_id = new.passport_id and i.ceased_at is not null) then
     perform passports.refuse('VALIDATION_ERROR', format('the passport of version %s has ceased', old.id));
+  end if;
+  return new;
+end $$;
+
+-- Artefacts change with the key of a version that nobody has signed yet, and then to exactly what its new receipt says.
+create or replace function passports.guard_artefact() returns trigger
+language plpgsql as $$
+begin
+  if (new.version_id, new.tenant_id) is distinct from (old.version_id, old.tenant_id) or new.receipt = old.receipt
+     or not exists (select 1 from passports.versions v
+                     where v.id = old.version_id and v.state = 'COMPILING' and v.signature is null
+                       and v.receipt_hash = encode(sha256(convert_to(new.receipt, 'UTF8')), 'hex')) then
+    perform passports.refuse('VALIDATION_ERROR', format('the artefacts of version %s are written once', old.version_id));
+  end if;
+  return new;
+end $$;
+
+create or replace function passports.guard_export() returns trigger
+language plpgsql as $$
+begin
+  if tg_op = 'INSERT' then
+    if new.made_at is not null or new.input_hash <> encode(sha256(convert_to(new.input, 'UTF8')), 'hex') then
+      perform passports.refuse('VALIDATION_ERROR', 'an export begins as a request, without bytes');
+    end if;
+    return new;
+  end if;
+  if old.made_at is not null
+     or (new.id, new.tenant_id, new.version_id, new.format, new.reader, new.input, new.input_hash, new.created_at)
+          is distinct from
+        (old.id, old.tenant_id, old.version_id, old.format, old.reader, old.input, old.input_hash, old.created_at) then
+    perform passports.refuse('VALIDATION_ERROR', format('export %s is made once and never changed: request a new one', old.id));
+  end if;
+  if (new.sha256, new.size) is distinct from (encode(sha256(new.bytes), 'hex'), octet_length(new.bytes)) then
+    perform passports.refuse('VALIDATION_ERROR', format('the bytes of export %s have another SHA-256 or size', old.id));
   end if;
   return new;
 end $$;
@@ -233,6 +274,10 @@ create or replace trigger guard before insert on passports.rule_reports
   for each row execute function passports.guard_rule_report();
 create or replace trigger guard before insert or update on passports.versions
   for each row execute function passports.guard_version();
+create or replace trigger guard before update on passports.artefacts
+  for each row execute function passports.guard_artefact();
+create or replace trigger guard before insert or update on passports.exports
+  for each row execute function passports.guard_export();
 create or replace trigger guard before update on passports.items
   for each row execute function passports.guard_item();
 create or replace trigger guard before update on passports.audit_events

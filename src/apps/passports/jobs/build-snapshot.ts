@@ -1,27 +1,43 @@
+import { PermanentError } from '../../../engine/errors.ts';
 import type { JobContext } from '../../../engine/jobs/context.ts';
 import type { TenantQueries } from '../../../host/timeline.ts';
 import { appendAudit } from '../audit/append.ts';
 import { factHash } from '../compile/facts.ts';
 import { buildSnapshot } from '../compile/snapshot.ts';
 import type { FactType, Hash, JsonObject, SnapshotDocument, Source } from '../compile/types.ts';
+import { notFound } from '../errors.ts';
 import type { Means } from '../means.ts';
-import { requireSnapshot } from '../store/snapshots.ts';
 import { commitWork } from '../work.ts';
 import { requestModelVersion } from '../write/versions.ts';
+import { keepFailure } from './keep-failure.ts';
 import type { BuildJob } from './kinds.ts';
 import { withCodes } from './run.ts';
 
-/** BUILD_SNAPSHOT: the facts of all validated documents of a product, sealed (BPC-5). */
-export const buildSnapshotHandler = (means: Means) => (job: BuildJob, context: JobContext) =>
-  withCodes(() =>
-    commitWork(context, means.fresh, async (work) => {
-      const { on } = work;
-      const { productId, snapshotId, next } = job;
-      const { state } = await requireSnapshot(on, snapshotId);
-      if (state !== 'SEALED') await seal(on, productId, snapshotId);
-      if (next) await requestModelVersion(work, productId, next, snapshotId);
-    }),
-  );
+/** BUILD_SNAPSHOT: the facts of all validated documents of a product, sealed (BPC-5). A failed one says why in its row. */
+export const buildSnapshotHandler =
+  (means: Means) =>
+  async (job: BuildJob, context: JobContext): Promise<void> => {
+    try {
+      await withCodes(() => build(job, context, means));
+    } catch (error) {
+      if (error instanceof PermanentError) await keepFailure(context, 'snapshot', job.snapshotId, error);
+      throw error;
+    }
+  };
+
+const build = ({ productId, snapshotId, next }: BuildJob, context: JobContext, means: Means): Promise<void> =>
+  commitWork(context, means.fresh, async (work) => {
+    const { on } = work;
+    // Locked: a job that is run again beside one that was requested again finds the snapshot sealed.
+    const { rows } = await on.query<{ state: string }>(
+      'select s.state from passports.snapshots s where s.tenant_id = $1 and s.id = $2 for no key update',
+      [on.tenantId, snapshotId],
+    );
+    const [snapshot] = rows;
+    if (!snapshot) throw notFound('snapshot', snapshotId);
+    if (snapshot.state !== 'SEALED') await seal(on, productId, snapshotId);
+    if (next) await requestModelVersion(work, productId, next, snapshotId);
+  });
 
 async function seal(on: TenantQueries, productId: string, snapshotId: string): Promise<void> {
   const documents = await validatedDocuments(on, productId);
@@ -42,7 +58,8 @@ async function seal(on: TenantQueries, productId: string, snapshotId: string): P
     [on.tenantId, snapshotId, facts.map((fact) => idOf.get(`${fact.type}|${fact.key}|${factHash(fact)}`))],
   );
   await on.query(
-    `update passports.snapshots s set state = 'READY', hash = $3, fact_count = $4 where s.tenant_id = $1 and s.id = $2`,
+    `update passports.snapshots s set state = 'READY', hash = $3, fact_count = $4, error = null
+      where s.tenant_id = $1 and s.id = $2`,
     [on.tenantId, snapshotId, hash, facts.length],
   );
   const { rows } = await on.query<{ digest: string }>(

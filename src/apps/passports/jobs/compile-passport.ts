@@ -27,7 +27,11 @@ export const compilePassportHandler = (means: Means) => (job: VersionsJob, conte
     means.observer.versions('compiled', compiled.length);
   });
 
-async function compileVersion(on: TenantQueries, version: VersionInput, means: Means): Promise<Compiled> {
+export async function compileVersion(
+  on: TenantQueries,
+  version: VersionInput,
+  means: Means,
+): Promise<Compiled> {
   const { build, rules, snapshots, limits, observer } = means;
   if (version.build !== build)
     throw passportError(

@@ -3,6 +3,7 @@ import type { Means } from '../means.ts';
 import { activateVersionHandler } from './activate-version.ts';
 import { buildSnapshotHandler } from './build-snapshot.ts';
 import { compilePassportHandler } from './compile-passport.ts';
+import { exportPassportHandler } from './export-passport.ts';
 import { generateQrHandler } from './generate-qr.ts';
 import { issueItemsHandler } from './issue-items.ts';
 import { chainKinds } from './kinds.ts';
@@ -20,4 +21,5 @@ export const passportKinds = (means: Means): readonly AnyKind[] => [
   bound(chainKinds.generateQr, generateQrHandler(means)),
   bound(chainKinds.activateVersion, activateVersionHandler(means)),
   bound(chainKinds.issueItems, issueItemsHandler(means)),
+  bound(chainKinds.exportPassport, exportPassportHandler(means)),
 ];

@@ -6,6 +6,8 @@
  *                                      ▲                                                        │ of a model
  *                                      └────────────────── issue-items ◀────────────────────────┘
  *
+ *   export-passport: for itself, when somebody asks for it
+ *
  * A job of versions carries up to `batchSize` of them: items of one model share snapshot and rules.
  */
 import { z } from 'zod';
@@ -76,6 +78,10 @@ const items = z.object({
 export type ItemsJob = z.infer<typeof items>;
 export const issueItems = declared<ItemsJob>('issue-items', 2, items);
 
+const exported = z.object({ exportId: z.uuid() });
+export type ExportJob = z.infer<typeof exported>;
+export const exportPassport = declared<ExportJob>('export-passport', 3, exported);
+
 export const chainKinds = {
   parseFacts,
   buildSnapshotJob,
@@ -84,4 +90,5 @@ export const chainKinds = {
   generateQr,
   activateVersion,
   issueItems,
+  exportPassport,
 };

@@ -2,17 +2,10 @@ import { createHash } from 'node:crypto';
 import { version as programVersion } from '../../../engine/version.ts';
 import type { TenantQueries } from '../../../host/timeline.ts';
 import { type JsonObject, type Reader, readerPoints } from '../compile/types.ts';
-import { asJwt, type CredentialSigner, credentialOf, withDataIntegrity } from '../export/credential.ts';
-import { envelopeOf } from '../export/envelope.ts';
+import { type CredentialSigner, withDataIntegrity } from '../export/credential.ts';
 import { statusListOf } from '../export/status-list.ts';
 import type { Means } from '../means.ts';
-import { type Disclosed, disclose, labelLink, labelLinkOf } from '../page/disclosure.ts';
-import { renderPage } from '../page/page.ts';
-import type { Language } from '../page/texts.ts';
-import { viewOf } from '../page/view.ts';
-import { renderLabel } from '../print/label.ts';
-import { renderPdf } from '../print/pdf.ts';
-import type { LabelSize } from '../print/sizes.ts';
+import { type Disclosed, disclose, labelLink } from '../page/disclosure.ts';
 import { requireCurrentKey } from '../signing/keys.ts';
 import { itemEventsOf } from '../store/item-events.ts';
 import { predecessorsOf, type StoredPassport } from '../store/passports.ts';
@@ -20,17 +13,15 @@ import type { PassportVersion } from '../store/versions.ts';
 import { makeBundle } from './bundle.ts';
 import { AnswerCache } from './cache.ts';
 import { findNamed, publishedVersion, versionEnds, type Wanted } from './find.ts';
+import { type FormOptions, makeForm } from './forms.ts';
 import type { PassportName } from './link.ts';
 import { type LoadedPassport, loadPassport, type PublicMeans } from './load.ts';
 import type { Format } from './negotiate.ts';
 
 /** Which form of a passport, for whom. */
-export interface Asked {
+export interface Asked extends FormOptions {
   readonly reader: Reader;
   readonly format: Format;
-  readonly language: Language;
-  /** For `pdf`: a label of this size instead of the pages. */
-  readonly label: LabelSize | undefined;
 }
 
 /** A passport that was found, before it is loaded; `tag` changes with everything that an answer depends on. */
@@ -106,31 +97,10 @@ export class PassportAnswers {
     const answer =
       asked.format === 'bundle'
         ? await makeBundle(on, loaded, disclosed, this.signer())
-        : await this.#make(disclosed, asked.format, asked);
+        : await makeForm(disclosed, asked.format, asked, () => this.signer());
     // What is not public is not kept longer than the request.
     if (asked.reader === 'public') this.#cache.put(tag, answer);
     return answer;
-  }
-
-  async #make(
-    disclosed: Disclosed,
-    format: Exclude<Format, 'bundle'>,
-    { language, label }: Asked,
-  ): Promise<string | Uint8Array> {
-    switch (format) {
-      case 'html':
-        return renderPage(viewOf(disclosed), language);
-      case 'json':
-        return `${JSON.stringify(disclosed.ceasedAt === null ? envelopeOf(disclosed) : tombstone(disclosed), null, 1)}\n`;
-      case 'jsonld':
-        return JSON.stringify(withDataIntegrity(credentialOf(disclosed), this.signer()));
-      case 'vc+jwt':
-        return asJwt(credentialOf(disclosed), this.signer());
-      case 'pdf':
-        return label
-          ? renderLabel(viewOf(disclosed), language, label)
-          : renderPdf(viewOf(disclosed), language);
-    }
   }
 
   /** The status list of a passport, signed: which of its versions have ended. */
@@ -160,13 +130,3 @@ export class PassportAnswers {
     return { keyId, sign: (bytes) => keys.sign(keyId, bytes) };
   }
 }
-
-/** All that is left of a passport whose battery was recycled. */
-const tombstone = (disclosed: Disclosed): JsonObject => ({
-  format: 'tallyman-tombstone-1',
-  state: 'CEASED',
-  ceased_at: disclosed.ceasedAt,
-  link: labelLinkOf(disclosed),
-  gtin: disclosed.product.gtin,
-  serial: disclosed.version.receipt.serial,
-});

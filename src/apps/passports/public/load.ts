@@ -1,5 +1,6 @@
 import type { TenantQueries } from '../../../host/timeline.ts';
 import type { AccessPoint } from '../compile/types.ts';
+import { mostExportedEvents } from '../export/events.ts';
 import type { IndividualRecord, PassportSource, SignedVersion } from '../page/disclosure.ts';
 import { type DocumentVersion, documentsOfSnapshot } from '../store/documents.ts';
 import { itemEventsOf } from '../store/item-events.ts';
@@ -21,15 +22,39 @@ export interface LoadedPassport {
   readonly rules: readonly FullRulePackage[];
 }
 
-/** Newest records that are shown and exported; older ones are read through the API of individual data. */
-const mostRecords = 200;
+/** What changes about a version after it was signed, at one time. The passport had not ceased then. */
+export interface AsOf extends Pick<PassportSource, 'state' | 'endedAt' | 'supersededBy' | 'predecessors'> {
+  /** The number of the last event of the battery; 0 without one. */
+  readonly lastEvent: number;
+}
 
-/** Undefined if the version has no artefacts: it was never compiled. */
+export async function asOfNow(
+  on: TenantQueries,
+  passport: StoredPassport,
+  version: PassportVersion,
+): Promise<AsOf> {
+  const [last] = passport.serial === null ? [] : await itemEventsOf(on, passport.id, { limit: 1 });
+  return { ...(await changing(on, passport, version)), lastEvent: last?.seq ?? 0 };
+}
+
+const changing = async (
+  on: TenantQueries,
+  passport: StoredPassport,
+  version: PassportVersion,
+): Promise<Omit<AsOf, 'lastEvent'>> => ({
+  state: version.state as PassportSource['state'],
+  endedAt: version.endedAt === null ? null : rfc3339(version.endedAt),
+  supersededBy: await successorOf(on, version),
+  predecessors: passport.serial === null ? [] : await predecessorsOf(on, passport.id),
+});
+
+/** As it is now, or as it was. Undefined if the version has no artefacts: it was never compiled. */
 export async function loadPassport(
   on: TenantQueries,
   passport: StoredPassport,
   version: PassportVersion,
   { publicKeys, origin }: PublicMeans,
+  asOf?: AsOf,
 ): Promise<LoadedPassport | undefined> {
   const [model] = version.modelVersionId === null ? [] : await findVersions(on, [version.modelVersionId]);
   const [own, models] = [await signed(on, version), model ? await signed(on, model) : null];
@@ -40,18 +65,19 @@ export async function loadPassport(
   const documents: DocumentVersion[] = [];
   for (const id of new Set([version, ...(model ? [model] : [])].map(({ snapshotId }) => snapshotId)))
     documents.push(...(await documentsOfSnapshot(on, id)));
+  const { state, endedAt, supersededBy, predecessors } = asOf ?? (await changing(on, passport, version));
   return {
     source: {
       product: version.product,
       version: own,
       model: models,
-      state: version.state as PassportSource['state'],
+      state,
       versionNumber: version.number,
-      endedAt: version.endedAt === null ? null : rfc3339(version.endedAt),
-      supersededBy: await successorOf(on, version),
-      ceasedAt: passport.item?.ceasedAt ? rfc3339(passport.item.ceasedAt) : null,
-      predecessors: passport.serial === null ? [] : await predecessorsOf(on, passport.id),
-      individual: passport.serial === null ? [] : await records(on, passport.id),
+      endedAt,
+      supersededBy,
+      ceasedAt: passport.item?.ceasedAt && !asOf ? rfc3339(passport.item.ceasedAt) : null,
+      predecessors,
+      individual: passport.serial === null ? [] : await records(on, passport.id, asOf?.lastEvent),
       fieldPoints: new Map<string, AccessPoint>(
         packages.flatMap((each) => each.package.rules.map(({ field, point }) => [field, point] as const)),
       ),
@@ -83,17 +109,22 @@ async function successorOf(
   return current?.state === 'ACTIVE' ? { version: current.id, issuedAt: current.issuedAt } : null;
 }
 
-const records = async (on: TenantQueries, passportId: string): Promise<readonly IndividualRecord[]> =>
-  (await itemEventsOf(on, passportId, { limit: mostRecords })).map(
-    ({ seq, type, occurredAt, data, content, signingKey, signature }) => ({
-      seq,
-      type,
-      at: rfc3339(occurredAt),
-      data,
-      content,
-      signingKey,
-      signature,
-    }),
-  );
+async function records(
+  on: TenantQueries,
+  passportId: string,
+  last?: number,
+): Promise<readonly IndividualRecord[]> {
+  const before = last === undefined ? {} : { before: last + 1 };
+  const events = await itemEventsOf(on, passportId, { limit: mostExportedEvents, ...before });
+  return events.map(({ seq, type, occurredAt, data, content, signingKey, signature }) => ({
+    seq,
+    type,
+    at: rfc3339(occurredAt),
+    data,
+    content,
+    signingKey,
+    signature,
+  }));
+}
 
 const rfc3339 = (date: Date): string => date.toISOString().replace('.000Z', 'Z');

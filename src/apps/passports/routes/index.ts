@@ -8,6 +8,7 @@ import { ringFor } from '../signing/ring.ts';
 import { type Work, workIn } from '../work.ts';
 import { documentRoutes } from './documents.ts';
 import { dppRoutes } from './dpp.ts';
+import { exportRoutes } from './exports.ts';
 import { passportNounRoutes } from './passports.ts';
 import { productRoutes } from './products.ts';
 import { publicRoutes } from './public.ts';
@@ -31,6 +32,7 @@ const parts: readonly ((tools: RouteTools) => readonly AnyRoute[])[] = [
   ruleRoutes,
   passportNounRoutes,
   versionRoutes,
+  exportRoutes,
   publicRoutes,
   dppRoutes,
 ];

@@ -19,6 +19,15 @@ export const problemShape = z.object({
   message: z.string(),
 });
 
+/** Why something could not be made. */
+export const failureShape = z.object({
+  code: z.string(),
+  message: z.string(),
+  problems: z
+    .array(z.object({ document: hash, row: z.number(), column: z.string() }))
+    .describe('Where documents contradict each other; `document` is the SHA-256 of its bytes'),
+});
+
 /** What may be uploaded: the type of the content says which. */
 export const tableTypes = ['text/csv', 'application/json'] as const;
 export const formatOf = (contentType: string | undefined): DocumentFormat =>

@@ -9,16 +9,17 @@ import {
   type StoredSnapshot,
   snapshotStates,
 } from '../store/index.ts';
-import { requestSnapshot } from '../write/snapshots.ts';
+import { rebuildSnapshot, requestSnapshot } from '../write/snapshots.ts';
 import type { RouteTools } from './index.ts';
-import { byId, byProduct, hash, pageByUuids, uuid } from './shapes.ts';
+import { byId, byProduct, failureShape, hash, pageByUuids, uuid } from './shapes.ts';
 
 const shape = z.object({
   id: uuid,
   product_id: z.string(),
-  state: z.enum(snapshotStates),
+  state: z.enum(snapshotStates).describe('FAILED: it could not be built, `error` says why'),
   hash: hash.nullable(),
   fact_count: z.number().nullable(),
+  error: failureShape.nullable(),
   created_at: z.string(),
   sealed_at: z.string().nullable(),
 });
@@ -29,6 +30,7 @@ export const snapshotJson = (snapshot: StoredSnapshot) => ({
   state: snapshot.state,
   hash: snapshot.hash,
   fact_count: snapshot.factCount,
+  error: snapshot.error,
   created_at: snapshot.createdAt,
   sealed_at: snapshot.sealedAt,
 });
@@ -46,6 +48,21 @@ export const snapshotRoutes = ({ work }: RouteTools): readonly AnyRoute[] => [
     handle: async (call) => {
       const id = await requestSnapshot(work(call), call.params.product);
       return snapshotJson(await requireSnapshot(call.scope, id));
+    },
+  }),
+  route({
+    method: 'POST',
+    url: '/v1/passports/snapshots/:id/build',
+    action: 'passport_snapshots.rebuild',
+    summary:
+      'Build a snapshot again that has FAILED, in the background; what was to be issued from it follows',
+    roles: operators,
+    params: byId,
+    status: 202,
+    response: shape,
+    handle: async (call) => {
+      await rebuildSnapshot(work(call), call.params.id);
+      return snapshotJson(await requireSnapshot(call.scope, call.params.id));
     },
   }),
   route({

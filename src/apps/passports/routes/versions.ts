@@ -10,7 +10,6 @@ import { redactProof } from '../compile/proof.ts';
 import { type Json, readerPoints } from '../compile/types.ts';
 import { notFound, passportError } from '../errors.ts';
 import { requireIssue } from '../issue.ts';
-import { activateVersion } from '../jobs/kinds.ts';
 import { replayVersion } from '../replay.ts';
 import {
   artefactsOf,
@@ -20,13 +19,15 @@ import {
   requireProduct,
   requireSnapshot,
   requireVersion,
+  snapshotStates,
   type VersionArtefacts,
   type VersionState,
   versionStates,
 } from '../store/index.ts';
 import { progressOf } from '../store/progress.ts';
 import { requestItems } from '../write/issue.ts';
-import { requestItemVersion, requestModelVersion, revokeVersion } from '../write/versions.ts';
+import { requestActivation, revokeVersion } from '../write/version-steps.ts';
+import { requestItemVersion, requestModelVersion } from '../write/versions.ts';
 import type { RouteTools } from './index.ts';
 import { issueBody, withItemsBody } from './issue.ts';
 import { requireExisting } from './passports.ts';
@@ -113,7 +114,7 @@ async function requireSnapshotOf(on: TenantQueries, product: string, snapshotId:
     );
 }
 
-export const versionRoutes = ({ host, means, work }: RouteTools): readonly AnyRoute[] => {
+export const versionRoutes = ({ means, work }: RouteTools): readonly AnyRoute[] => {
   /** A part of a version as the very text that its hash covers, or as the reader's redaction of it. */
   const part = (
     name: string,
@@ -196,6 +197,10 @@ export const versionRoutes = ({ host, means, work }: RouteTools): readonly AnyRo
       params: byProduct,
       response: z.object({
         documents: z.record(z.string(), z.number()).describe('Versions of documents by state'),
+        snapshot: z
+          .object({ snapshot_id: uuid, state: z.enum(snapshotStates), error: z.string().nullable() })
+          .nullable()
+          .describe('The snapshot that was requested last'),
         model: z
           .object({ version_id: uuid, state: z.enum(versionStates), error: z.string().nullable() })
           .nullable()
@@ -284,16 +289,7 @@ export const versionRoutes = ({ host, means, work }: RouteTools): readonly AnyRo
       params: byId,
       status: 202,
       response: z.object({ job_id: jobId }),
-      handle: async (call) => {
-        await signedArtefacts(call);
-        const { scope } = call;
-        const { id } = await host.tallyman.enqueue(
-          activateVersion,
-          { versions: [call.params.id] },
-          { tx: scope, tenantId: scope.tenantId },
-        );
-        return { job_id: id };
-      },
+      handle: async (call) => ({ job_id: await requestActivation(work(call), call.params.id) }),
     }),
     route({
       method: 'POST',

@@ -46,8 +46,12 @@ function ringOf(
       if (current?.id === keyId) return sign(null, message, current.privateKey);
       throw passportError(
         'SIGNING_KEY_MISSING',
-        `this process has no private key "${keyId}"${current ? `, it has "${current.id}"` : ''}: set ` +
-          'BPC_SIGNING_ED25519_PRIVATE_KEY_BASE64 and BPC_SIGNING_KEY_ID, or request a new version with the current key',
+        current
+          ? `this process signs with "${current.id}" and does not know the key "${keyId}". If "${keyId}" was rotated away, add its ` +
+              `public key to BPC_PUBLIC_KEYS: the version is then signed with "${current.id}". If "${keyId}" is newer, start this ` +
+              'process with it. Then run the job again: tallyman jobs retry'
+          : `this process has no private key "${keyId}": set BPC_SIGNING_ED25519_PRIVATE_KEY_BASE64 and BPC_SIGNING_KEY_ID, ` +
+              'then run the job again: tallyman jobs retry',
         { keyId },
       );
     },

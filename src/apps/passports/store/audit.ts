@@ -1,7 +1,7 @@
 import type { TenantQueries } from '../../../host/timeline.ts';
 import type { Hash, JsonObject } from '../compile/types.ts';
 
-export type AggregateType = 'product' | 'document' | 'snapshot' | 'rules' | 'version' | 'passport';
+export type AggregateType = 'product' | 'document' | 'snapshot' | 'rules' | 'version' | 'passport' | 'export';
 
 export interface AuditEvent {
   readonly position: string;

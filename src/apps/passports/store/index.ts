@@ -5,6 +5,7 @@
  */
 export * from './audit.ts';
 export * from './documents.ts';
+export * from './exports.ts';
 export * from './facts.ts';
 export * from './item-events.ts';
 export * from './passports.ts';

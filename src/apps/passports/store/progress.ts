@@ -1,10 +1,17 @@
 import type { TenantQueries } from '../../../host/timeline.ts';
+import { newestSnapshot, type SnapshotState } from './snapshots.ts';
 import type { VersionState } from './versions.ts';
 
 /** How far the work on one model is. */
 export interface Progress {
   /** Versions of documents by state. */
   readonly documents: Readonly<Record<string, number>>;
+  /** The one that was requested last. */
+  readonly snapshot: {
+    readonly snapshot_id: string;
+    readonly state: SnapshotState;
+    readonly error: string | null;
+  } | null;
   readonly model: {
     readonly version_id: string;
     readonly state: VersionState;
@@ -18,7 +25,8 @@ export interface Progress {
 
 /** Counts what belongs to one model: relies on the keys of documents and passports, and on versions_of_model. */
 export async function progressOf(on: TenantQueries, productId: string): Promise<Progress> {
-  const { rows } = await on.query<Progress>(
+  const newest = await newestSnapshot(on, productId);
+  const { rows } = await on.query<Omit<Progress, 'snapshot'>>(
     `with model as (
        select v.id as version_id, v.state, v.error ->> 'message' as error
          from passports.passports p join passports.versions v on v.passport_id = p.id
@@ -36,5 +44,9 @@ export async function progressOf(on: TenantQueries, productId: string): Promise<
                          where v.tenant_id = $1 group by 1) s), '{}') as versions`,
     [on.tenantId, productId],
   );
-  return rows[0] as Progress;
+  const { documents, ...rest } = rows[0] as Omit<Progress, 'snapshot'>;
+  const snapshot = newest
+    ? { snapshot_id: newest.id, state: newest.state, error: newest.error?.message ?? null }
+    : null;
+  return { documents, snapshot, ...rest };
 }

@@ -43,7 +43,7 @@ export async function appendItemEvent(
   if (known[0]) return known[0].seq;
   if (item.ceased)
     throw passportError(
-      'VALIDATION_ERROR',
+      'PASSPORT_CEASED',
       `the passport ${passportId} has ceased: its battery gets no more data`,
     );
   const { rows } = await on.query<{ seq: number; hash: string }>(

@@ -1,3 +1,4 @@
+import type { TenantQueries } from '../../../host/timeline.ts';
 import { appendAudit } from '../audit/append.ts';
 import { itemProblems } from '../compile/compile-input.ts';
 import { type BatteryStatus, batteryStatuses, type Item } from '../compile/types.ts';
@@ -98,14 +99,19 @@ export async function setItemStatus({ on }: Work, passportId: string, status: Ba
       'VALIDATION_ERROR',
       `the status "${status}" is none of ${batteryStatuses.join(', ')}`,
     );
-  const { rowCount } = await on
+  const { ceasedAt } = await lockedItem(on, passportId);
+  if (ceasedAt)
+    throw passportError(
+      'PASSPORT_CEASED',
+      `passport ${passportId} has ceased (${ceasedAt.toISOString()}): the status of its battery stays "waste"`,
+    );
+  await on
     .query('update passports.items i set status = $3 where i.tenant_id = $1 and i.passport_id = $2', [
       on.tenantId,
       passportId,
       status,
     ])
     .catch(rethrow);
-  if (rowCount === 0) throw notFound('battery', passportId);
   await appendAudit(on, [
     { aggregate: ['passport', passportId], type: 'passport.status_changed', data: { status } },
   ]);
@@ -140,15 +146,38 @@ export async function addPredecessors(
   ]);
 }
 
-/** After recycling: the passport ceases to exist. Its address answers with a tombstone, and no new version becomes active. */
+/**
+ * After recycling: the passport ceases to exist. Its address answers with a tombstone, and no new version becomes active.
+ * The same request again changes nothing.
+ */
 export async function ceaseItem({ on }: Work, passportId: string, reason: string): Promise<void> {
-  const { rowCount } = await on
+  const { ceasedAt, ceasedReason } = await lockedItem(on, passportId);
+  if (ceasedAt && ceasedReason === reason) return;
+  if (ceasedAt)
+    throw passportError(
+      'PASSPORT_CEASED',
+      `passport ${passportId} has ceased already (${ceasedAt.toISOString()}: ${ceasedReason}). That is for good, and the ` +
+        'reason that was given then stays',
+    );
+  await on
     .query(
       `update passports.items i set status = 'waste', ceased_at = now(), ceased_reason = $3
         where i.tenant_id = $1 and i.passport_id = $2`,
       [on.tenantId, passportId, reason],
     )
     .catch(rethrow);
-  if (rowCount === 0) throw notFound('battery', passportId);
   await appendAudit(on, [{ aggregate: ['passport', passportId], type: 'passport.ceased', data: { reason } }]);
+}
+
+async function lockedItem(
+  on: TenantQueries,
+  passportId: string,
+): Promise<{ readonly ceasedAt: Date | null; readonly ceasedReason: string | null }> {
+  const { rows } = await on.query<{ ceasedAt: Date | null; ceasedReason: string | null }>(
+    `select i.ceased_at as "ceasedAt", i.ceased_reason as "ceasedReason" from passports.items i
+      where i.tenant_id = $1 and i.passport_id = $2 for no key update`,
+    [on.tenantId, passportId],
+  );
+  if (!rows[0]) throw notFound('battery', passportId);
+  return rows[0];
 }

@@ -1,8 +1,7 @@
 import { appendAudit } from '../audit/append.ts';
 import { canonical } from '../compile/canonical.ts';
 import type { Item, Json, Product } from '../compile/types.ts';
-import { notFound, passportError, rethrow } from '../errors.ts';
-import { tellVersions } from '../events.ts';
+import { passportError } from '../errors.ts';
 import { batchSize, compilePassport, type Issue } from '../jobs/kinds.ts';
 import { requirePassport } from '../store/passports.ts';
 import { productOf, requireProduct } from '../store/products.ts';
@@ -126,7 +125,7 @@ export async function requestItemVersion(
       `passport ${passportId} is of a model: request a version of the model`,
     );
   if (item.ceasedAt !== null)
-    throw passportError('VALIDATION_ERROR', `passport ${passportId} has ceased: it gets no new version`);
+    throw passportError('PASSPORT_CEASED', `passport ${passportId} has ceased: it gets no new version`);
   const { rows } = await work.on.query<{ id: string | null }>(
     `select v.id from passports.passports p join passports.versions v on v.passport_id = p.id and v.state = 'ACTIVE'
       where p.tenant_id = $1 and p.product_id = $2 and p.serial is null`,
@@ -146,27 +145,4 @@ export async function requestItemVersion(
     [{ passportId, item: { serial, manufacturedOn, manufacturedAt, status } }],
   );
   return id;
-}
-
-/** Revokes a version for good. Its code still names it, and readers are told. */
-export async function revokeVersion({ on }: Work, id: string, reason: string): Promise<void> {
-  const version = await requireVersion(on, id);
-  if (version.receiptHash === null) throw notFound('signed version', id);
-  const { rowCount } = await on
-    .query(
-      `update passports.versions v set state = 'REVOKED', reason = $3, ended_at = now()
-        where v.tenant_id = $1 and v.id = $2 and v.state <> 'REVOKED'`,
-      [on.tenantId, id, reason],
-    )
-    .catch(rethrow);
-  if (rowCount === 0) return;
-  await appendAudit(on, [{ aggregate: ['version', id], type: 'version.revoked', data: { reason } }]);
-  await tellVersions(on, 'revoked', [
-    {
-      ...version,
-      gtin: version.product.gtin,
-      serial: version.item?.serial ?? null,
-      receiptHash: version.receiptHash,
-    },
-  ]);
 }

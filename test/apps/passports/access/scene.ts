@@ -8,6 +8,7 @@ import {
   type Payload,
   type Proof,
 } from '../../../../src/apps/passports/compile/types.ts';
+import { exportFormatNames } from '../../../../src/apps/passports/store/exports.ts';
 import type { Ask } from '../../../server/support.ts';
 import {
   csv,
@@ -74,6 +75,8 @@ export interface Scene extends PassportServer {
   readonly snapshots: readonly string[];
   /** One of CSV that was read, one of JSON that was rejected. */
   readonly documents: { readonly read: string; readonly rejected: string; readonly rejectedHash: string };
+  /** Of the battery `active`, for its owner, in every form. */
+  readonly exports: readonly string[];
   readonly jobs: readonly string[];
   readonly events: readonly string[];
 }
@@ -99,6 +102,7 @@ export async function markedScene(): Promise<Scene> {
   await fail(test, ask, secrets);
   const rejected = await reject(test, ask, secrets);
   const unpublished = await unpublish(test, ask, batteries.superseded.passport, rules);
+  const exports = await exportAll(test, ask, batteries.active.version);
   secrets.push(...(await salts(test)));
   await add(newcomer);
   const { items: unissued } = await made(ask('GET', `/v1/passports?serial=${newcomer}`));
@@ -116,6 +120,7 @@ export async function markedScene(): Promise<Scene> {
     rules,
     snapshots: await ids('/v1/passports/snapshots'),
     documents: { read, ...rejected },
+    exports,
     jobs: await ids('/v1/jobs?limit=200'),
     events: await ids('/v1/events?limit=1000'),
   };
@@ -244,6 +249,18 @@ async function unpublish(test: PassportServer, ask: Ask, passport: string, rules
     if (rowCount !== 1) throw new Error('the new version did not become active');
   });
   return id;
+}
+
+/** Those that need nothing besides the passport. */
+async function exportAll(test: PassportServer, ask: Ask, version: string): Promise<readonly string[]> {
+  const formats = exportFormatNames.filter((format) => format !== 'catenax');
+  const ids: string[] = [];
+  for (const format of formats) {
+    const request = { format, reader: 'owner' };
+    ids.push((await made(ask('POST', `/v1/passports/versions/${version}/exports`, request))).id);
+  }
+  await test.settle();
+  return ids;
 }
 
 /** With a salt one can try candidates: those of a part and of a fact are for its readers, that of a version for nobody. */

@@ -118,6 +118,9 @@ function managed(scene: Scene): Table {
     'passport_snapshots.build': [
       json('/v1/passports/products/nothing/snapshots', undefined, only(operators, 404, 404)),
     ],
+    'passport_snapshots.rebuild': [
+      json(`/v1/passports/snapshots/${nothing}/build`, undefined, only(operators, 404, 404)),
+    ],
     'passport_snapshots.list': [get('/v1/passports/snapshots', only(owners, 200, 200))],
     'passport_snapshots.show': snapshots.map((id) =>
       get(`/v1/passports/snapshots/${id}`, only(owners, 200, 404)),
@@ -164,7 +167,7 @@ function managed(scene: Scene): Table {
   };
 }
 
-function versions({ batteries, model, unpublished }: Scene): Table {
+function versions({ batteries, model, unpublished, exports }: Scene): Table {
   const path = (id: string, part: string) => `/v1/passports/versions/${id}${part}`;
   const part = (name: string): readonly Case[] => [
     ...[batteries.active, batteries.superseded, batteries.revoked, model].map(({ version }) =>
@@ -188,6 +191,13 @@ function versions({ batteries, model, unpublished }: Scene): Table {
     'passport_versions.payload': part('payload'),
     'passport_versions.proof': part('proof'),
     'passport_versions.code': part('code'),
+    'passport_exports.request': [json(path(nothing, '/exports'), {}, only(operators, 404, 404))],
+    'passport_exports.of_version': [get(path(batteries.active.version, '/exports'), only(owners, 200, 404))],
+    'passport_exports.list': [get('/v1/passports/exports', only(owners, 200, 200))],
+    'passport_exports.show': exports.map((id) => get(`/v1/passports/exports/${id}`, only(owners, 200, 404))),
+    'passport_exports.content': exports.map((id) =>
+      get(`/v1/passports/exports/${id}/content`, only(owners, 200, 404)),
+    ),
     'passport_versions.activate': [json(path(nothing, '/activate'), undefined, only(operators, 404, 404))],
     'passport_versions.revoke': [json(path(nothing, '/revoke'), { reason: 'x' }, only(operators, 404, 404))],
     'passport_versions.replay': [

@@ -11,7 +11,8 @@ import {
   envelopeOf,
   verifyEnvelope,
 } from '../../../../src/apps/passports/export/envelope.ts';
-import { disclose } from '../../../../src/apps/passports/page/disclosure.ts';
+import { checkEvents, mostExportedEvents } from '../../../../src/apps/passports/export/events.ts';
+import { disclose, type IndividualRecord } from '../../../../src/apps/passports/page/disclosure.ts';
 import { viewOf } from '../../../../src/apps/passports/page/view.ts';
 import {
   disclosedSample,
@@ -130,4 +131,66 @@ test('BPC-11, BPC-15: individual data go with the file of who may see them: sign
     content: one.content.replace(/"passport_id":"[^"]*"/, '"passport_id":"another"'),
   };
   expect(reportOf([foreign])).toEqual(['events /events/0: belongs to another passport']);
+});
+
+/** Signed events 1 to `count` of the sample battery, each naming the one before it. */
+function chain(count: number): readonly IndividualRecord[] {
+  const records: IndividualRecord[] = [];
+  for (let seq = 1; seq <= count; seq += 1) {
+    const previous = records.at(-1);
+    const hash = previous ? sha256Hex(Buffer.from(previous.content)) : null;
+    records.push(individualRecord(seq, 'fullCycles', { value: seq * 100 }, hash));
+  }
+  return records;
+}
+
+test('BPC-11, BPC-15: verify names the event that was changed, whichever bit, and the ones that are missing or moved', () => {
+  const envelope = envelopeOf(disclosedSample('legitimate_interest', { individual: [...chain(5)] }));
+  // All that verify does about events; the other parts are checked above.
+  const reportOf = (events: readonly EnvelopeEvent[]) =>
+    checkEvents({ ...envelope, events: [...events] }, { 'key-1': publicKey }).mismatches.map(
+      ({ message }) => message,
+    );
+  const all = envelope.events;
+  expect(reportOf(all)).toEqual([]);
+
+  // One bit, all along each field of the third event: that event is named, and no other.
+  const third = all[2] as EnvelopeEvent;
+  for (const field of ['content', 'signing_key', 'signature'] as const)
+    for (let at = 0; at < third[field].length; at += 3) {
+      const letter = String.fromCharCode(third[field].charCodeAt(at) ^ 1);
+      const damaged = { ...third, [field]: third[field].slice(0, at) + letter + third[field].slice(at + 1) };
+      const said = reportOf(all.slice(0, 4).with(2, damaged));
+      expect(said, `${field} at ${at}`).toEqual([expect.stringMatching(/^events \/events\/2: /)]);
+    }
+
+  expect(reportOf(all.toSpliced(2, 1))).toEqual(['events: event 3 is missing']);
+  expect(reportOf(all.toSpliced(1, 3))).toEqual(['events: events 2 to 4 are missing']);
+  expect(reportOf(all.slice(2))).toEqual(['events: events 1 to 2 are missing']);
+  const [one, two, , four, five] = all as [
+    EnvelopeEvent,
+    EnvelopeEvent,
+    EnvelopeEvent,
+    EnvelopeEvent,
+    EnvelopeEvent,
+  ];
+  expect(reportOf([one, two, four, third, five])).toEqual(['events /events/3: event 3 is out of order']);
+  expect(reportOf([one, two, third, third, four, five])).toEqual([
+    'events /events/3: event 3 is out of order',
+  ]);
+  // Changed and missing at once: both are named.
+  const damaged = { ...two, content: two.content.replace('200', '201') };
+  expect(reportOf([one, damaged, four, five])).toEqual([
+    'events /events/1: the signature of event 2 does not fit',
+    'events: event 3 is missing',
+  ]);
+
+  // A battery with more events than a file takes: the newest without a gap, and a shorter list shows.
+  const many = chain(mostExportedEvents + 3).slice(-mostExportedEvents);
+  const long = envelopeOf(disclosedSample('legitimate_interest', { individual: many })).events;
+  expect(reportOf(long)).toEqual([]);
+  expect(reportOf(long.toSpliced(50, 1))).toEqual([
+    'events: events 1 to 3 are missing',
+    'events: event 54 is missing',
+  ]);
 });

@@ -8,7 +8,7 @@ import { verifyEnvelope } from '../../../../src/apps/passports/export/envelope.t
 import { contentSecurityPolicy } from '../../../../src/apps/passports/page/page.ts';
 import { appendItemEvent } from '../../../../src/apps/passports/write/item-events.ts';
 import { ceaseItem } from '../../../../src/apps/passports/write/passports.ts';
-import { revokeVersion } from '../../../../src/apps/passports/write/versions.ts';
+import { revokeVersion } from '../../../../src/apps/passports/write/version-steps.ts';
 import { testKeys } from '../means.ts';
 import { callers, link, linkId, publicServer, readerOfCaller, secrets } from './support.ts';
 
