@@ -1,8 +1,8 @@
 /** From a fact as a producer sends it to its offset: checked, its object held, room found, appended. */
-import { type BoundaryError, invalid } from './domain/errors.ts';
+import { BoundaryError, invalid } from './domain/errors.ts';
 import { checkFact, contentDigest, type Fact, type FactInput } from './domain/fact.ts';
 import { recordOf } from './domain/record.ts';
-import type { Zone, Zones } from './domain/zones.ts';
+import { slugOf, type Zone, type Zones } from './domain/zones.ts';
 import type { Admission } from './limits/admission.ts';
 import type { Objects } from './objects/objects.ts';
 import type { Appended, FactStore, NewFact, StreamId } from './store/store.ts';
@@ -69,7 +69,10 @@ export class Intake {
   }
 
   async #appendAll(caller: Caller, inputs: readonly FactInput[]): Promise<Outcome[]> {
-    const prepared = await Promise.allSettled(inputs.map((input) => this.#prepare(caller, input)));
+    const prepared = heldBack(
+      inputs,
+      await Promise.allSettled(inputs.map((input) => this.#prepare(caller, input))),
+    );
     const outcomes = await Promise.allSettled(
       prepared.map((each) => (each.status === 'fulfilled' ? each.value() : Promise.reject(each.reason))),
     );
@@ -118,6 +121,36 @@ export class Intake {
     await this.#options.objects.hold({ tenantId, bucket, key, digest, buffer, from, messageId });
   }
 }
+
+/**
+ * A fact that cannot be taken now keeps back those behind it that go to the same zone: a caller that sends them again has them
+ * in order. One that can never be taken keeps back nothing.
+ */
+function heldBack<T>(
+  inputs: readonly FactInput[],
+  prepared: readonly PromiseSettledResult<T>[],
+): PromiseSettledResult<T>[] {
+  const stuck = new Map<string, string>();
+  return prepared.map((each, i) => {
+    const { toZone = '', messageId = '' } = inputs[i] ?? {};
+    const before = stuck.get(slugOf(toZone));
+    if (each.status === 'rejected') {
+      if (before === undefined && mayPass(each.reason)) stuck.set(slugOf(toZone), messageId);
+      return each;
+    }
+    return before === undefined ? each : { status: 'rejected' as const, reason: behind(before) };
+  });
+}
+
+const mayPass = (error: unknown): boolean =>
+  !(error instanceof BoundaryError) || error.code === 'RESOURCE_EXHAUSTED';
+
+const behind = (messageId: string): BoundaryError =>
+  new BoundaryError(
+    'ABORTED',
+    'held_back',
+    `fact "${messageId}", which comes before it, cannot be taken now: send both again`,
+  );
 
 const elsewhere = (from: Zone, zone: Zone): BoundaryError =>
   invalid(

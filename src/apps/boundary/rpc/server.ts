@@ -4,6 +4,7 @@
  * Certificates are judged here and not by the TLS handshake: a caller that is refused is told why, and it is noted. Nothing
  * of a request is read before its certificate was judged.
  */
+import { constants } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import {
   createSecureServer,
@@ -171,9 +172,18 @@ async function endWithin(closed: Promise<void>, gently: () => void, firmly: () =
   clearTimeout(timer);
 }
 
-const contextOf = ({ key, cert, ca }: TlsMaterial) => ({ key, cert, ca, minVersion: 'TLSv1.2' as const });
+/**
+ * Sessions cannot be resumed: a resumed one comes without a certificate, and the old one would count, whatever has happened to it
+ * or to its authority since.
+ */
+const contextOf = ({ key, cert, ca }: TlsMaterial) => ({
+  key,
+  cert,
+  ca,
+  minVersion: 'TLSv1.2' as const,
+  secureOptions: constants.SSL_OP_NO_TICKET,
+});
 
-/** A session that is resumed may come without a certificate: then there is no identity, and no answer. */
 function callerOf(request: Request, { node, tls }: ServerOptions): Identity {
   if (!tls) {
     // A web page in a browser on this machine can reach loopback under its own host name.

@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { connect, type TLSSocket } from 'node:tls';
 import { Code, ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport, createGrpcTransport } from '@connectrpc/connect-node';
 import { expect, test } from 'vitest';
@@ -101,4 +103,59 @@ test('BND-12: certificates are replaced without a restart', async () => {
   expect((await clientWith(fresh, { ca: next.ca }).appendFact(fact('b'))).offset).toBe(2n);
   const error = await refusalOf(clientWith(old, { ca: next.ca }).appendFact(fact('c')));
   expect(error.code).toBe(Code.Unauthenticated);
+});
+
+/** A request over HTTP/1.1 on a connection of its own, and the session that the server gave. */
+async function request(
+  port: number,
+  options: { readonly ca: string; readonly key?: string; readonly cert?: string; readonly session?: Buffer },
+  maxVersion: 'TLSv1.2' | 'TLSv1.3',
+) {
+  const socket: TLSSocket = connect({
+    port,
+    host: '127.0.0.1',
+    servername: 'localhost',
+    maxVersion,
+    ...options,
+  });
+  let session: Buffer | undefined;
+  socket.on('session', (given: Buffer) => {
+    session = given;
+  });
+  await once(socket, 'secureConnect');
+  const body = '{}';
+  socket.write(
+    `POST /tallyman.boundary.v1.BoundaryService/AppendFact HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n` +
+      `content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  );
+  let answer = '';
+  socket.on('data', (chunk) => {
+    answer += chunk;
+  });
+  await once(socket, 'close');
+  return { session, status: Number(/^HTTP\/1.1 (\d+)/.exec(answer)?.[1]), answer };
+}
+
+test('BND-12: a TLS session that is resumed without a certificate is refused, and it is noted', async () => {
+  const { authority, server, refusals } = await scene();
+  const { ca } = authority;
+  const producer = await authority.issue({ uris: uri('plant-a/producer') });
+  for (const version of ['TLSv1.2', 'TLSv1.3'] as const)
+    for (const first of [{ ca, ...producer }, { ca }]) {
+      const opened = await request(server.port, first, version);
+      // With a certificate the request gets as far as its content, which is empty.
+      expect(opened.status).toBe('key' in first ? 400 : 401);
+      refusals.length = 0;
+      const resumed = await request(
+        server.port,
+        { ca, ...(opened.session && { session: opened.session }) },
+        version,
+      );
+      expect([version, resumed.status, resumed.answer]).toEqual([
+        version,
+        401,
+        expect.stringContaining('a client certificate is needed'),
+      ]);
+      expect(refusals).toEqual([expect.objectContaining({ reason: 'a client certificate is needed' })]);
+    }
 });
