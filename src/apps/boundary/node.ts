@@ -17,6 +17,7 @@ export interface NodeParts {
   readonly store: FactStore;
   readonly blobs: Blobs;
   readonly objects: Objects;
+  readonly admission: Admission;
   readonly intake: Intake;
 }
 
@@ -38,7 +39,7 @@ export async function openNode(settings: Settings, database: Database): Promise<
   const objects = new Objects({ database, blobs, maxBytes });
   const admission = new Admission({ store, limits, freeBytes: freeBytesOf(folder) });
   const intake = new Intake({ zone, zones, store, objects, admission, holdGraceMs });
-  return { settings, database, store, blobs, objects, intake };
+  return { settings, database, store, blobs, objects, admission, intake };
 }
 
 /** A caller on this machine, with the node's own configuration: it may do what anyone of the zone may. */

@@ -108,7 +108,7 @@ const publicKeyOf = (base64: string): KeyObject =>
 
 /** As `receiptKeys` of a peer names it. */
 export const publicKeyText = (key: KeyObject): string =>
-  createPublicKey(key)
+  (key.type === 'public' ? key : createPublicKey(key))
     .export({ format: 'der', type: 'spki' })
     .subarray(ed25519Prefix.length)
     .toString('base64');
@@ -127,9 +127,21 @@ export async function loadReceiptKey(path: string): Promise<ReceiptKey> {
       path,
       `its type is ${privateKey.asymmetricKeyType}, not ed25519`,
     );
-  const id = hash('sha256', Buffer.from(publicKeyText(privateKey), 'base64')).slice(0, 16);
-  return { id, privateKey };
+  return { id: keyIdOf(privateKey), privateKey };
 }
+
+const keyIdOf = (key: KeyObject): string =>
+  hash('sha256', Buffer.from(publicKeyText(key), 'base64')).slice(0, 16);
+
+/** The public key of a zone by its id: of a peer, or of this zone. */
+export const keyFinder =
+  ({ zone: own, peers }: Pick<Settings, 'zone' | 'peers'>, { id, privateKey }: ReceiptKey) =>
+  (zone: string, keyId: string): KeyObject | undefined =>
+    zone === own
+      ? keyId === id
+        ? createPublicKey(privateKey)
+        : undefined
+      : peers.find((peer) => peer.zone === zone)?.receiptKeys.find((key) => keyIdOf(key) === keyId);
 
 /** Whether the zone that the stream goes to has signed it. */
 export const genuineBy =

@@ -1,10 +1,13 @@
 import type { Command } from 'commander';
 import type { CommandFrame } from '../../../host/cli/session.ts';
+import { addBundles } from './bundles.ts';
 import { addConsumers } from './consumers.ts';
 import { addFactReads } from './fact-reads.ts';
 import { addFacts } from './facts.ts';
 import { addObjects } from './objects.ts';
 import { addPair } from './pair.ts';
+import { addQuarantine } from './quarantine.ts';
+import { addReconcile } from './reconcile.ts';
 import { addZones } from './zones.ts';
 
 /** Each file of this folder adds some commands. Add yours here. */
@@ -15,6 +18,9 @@ const parts: readonly ((program: Command, frame: CommandFrame) => void)[] = [
   addZones,
   addPair,
   addConsumers,
+  addBundles,
+  addQuarantine,
+  addReconcile,
 ];
 
 export function addBoundary(program: Command, frame: CommandFrame): void {

@@ -1,0 +1,106 @@
+import type { Command } from 'commander';
+import { exitCodes, usage } from '../../../host/cli/exit.ts';
+import { examples, type JsonOption, withJson } from '../../../host/cli/options.ts';
+import { show } from '../../../host/cli/output/print.ts';
+import { count } from '../../../host/cli/output/text.ts';
+import type { CommandFrame } from '../../../host/cli/session.ts';
+import type { PeerReconciliation } from '../reconcile/reconcile.ts';
+import type { StreamId } from '../store/store.ts';
+import { chosenStream, nodeFrom, type StreamOptions, withStream, zonesGroup } from './frame.ts';
+
+/** `tallyman zones reconcile`: what both zones have of a stream, compared over the line. */
+export function addReconcile(program: Command, frame: CommandFrame): void {
+  const withNode = nodeFrom(frame);
+  withJson(withStream(zonesGroup(program).command('reconcile')))
+    .description(
+      'compare both zones: what crossed when, what did not, and which side was changed; exits with 1 if they differ',
+    )
+    .addHelpText(
+      'after',
+      examples(['zones reconcile --to enterprise', 'zones reconcile --from enterprise --json']),
+    )
+    .action((options: JsonOption & StreamOptions) =>
+      withNode(async ({ settings, store }) => {
+        const { tls, peers } = settings;
+        if (!tls)
+          throw usage(
+            'zones are compared over the line: set boundary.tls.certFile and the other keys of boundary.tls',
+          );
+        const stream = await chosenStream(settings, options);
+        const other = stream.from === settings.zone ? stream.to : stream.from;
+        const [{ PeerConnections }, { loadCertificates }, { reconcileWithPeer }, keys, { isSignedBy }] =
+          await Promise.all([
+            import('../handoff/connections.ts'),
+            import('../certificates.ts'),
+            import('../reconcile/reconcile.ts'),
+            import('../settings.ts'),
+            import('../domain/receipt.ts'),
+          ]);
+        const finder = keys.keyFinder(settings, await keys.loadReceiptKey(settings.receiptKeyFile));
+        const certificates = await loadCertificates({ ...tls, zone: settings.zone });
+        const connections = new PeerConnections({ peers, identities: tls.identities, certificates });
+        try {
+          const result = await reconcileWithPeer({
+            store,
+            stream,
+            peer: connections.client(other),
+            isGenuine: (receipt) => {
+              const key = finder(receipt.to, receipt.keyId);
+              return key !== undefined && isSignedBy(receipt, key);
+            },
+            signal: new AbortController().signal,
+          });
+          show(options.json, resultJson(stream, result), () => summaryOf(stream, result));
+          if (!result.isInAgreement) process.exitCode = exitCodes.failed;
+        } finally {
+          connections.close();
+        }
+      }),
+    );
+}
+
+const resultJson = ({ from, to }: StreamId, result: PeerReconciliation) => ({
+  from_zone: from,
+  to_zone: to,
+  in_agreement: result.isInAgreement,
+  equal: result.equal,
+  gaps: result.gaps,
+  crossed: result.crossed.map(({ from: first, to: last, at }) => ({
+    from_offset: first,
+    to_offset: last,
+    at,
+  })),
+  not_crossed: result.notCrossed
+    ? { from_offset: result.notCrossed.from, to_offset: result.notCrossed.to }
+    : null,
+  tampered: result.tampered.map(({ side, offset, messageId, what }) => ({
+    side,
+    offset,
+    message_id: messageId,
+    what,
+  })),
+  problems: result.problems,
+  copied_receipts: result.copied,
+});
+
+function summaryOf({ from, to }: StreamId, result: PeerReconciliation): string {
+  const { crossed, notCrossed, tampered, problems, equal, gaps, copied } = result;
+  const first = crossed[0];
+  const last = crossed.at(-1);
+  return [
+    result.isInAgreement ? `${from} → ${to}: both zones agree.` : `${from} → ${to}: THE ZONES DIFFER.`,
+    `${count(equal, 'fact')} the same on both sides, ${count(gaps, 'gap record')}.`,
+    ...(first && last
+      ? [
+          `Receipts cover offsets ${first.from} to ${last.to}, from ${first.at.toISOString()} to ${last.at.toISOString()}.`,
+        ]
+      : ['There are no receipts.']),
+    ...(notCrossed ? [`Not crossed yet: offsets ${notCrossed.from} to ${notCrossed.to}.`] : []),
+    ...(copied > 0 ? [`${count(copied, 'receipt')} copied that were missing here.`] : []),
+    ...tampered.map(
+      ({ side, offset, messageId, what }) =>
+        `Changed on the side of the ${side}: fact ${offset} "${messageId}": ${what}`,
+    ),
+    ...problems,
+  ].join('\n');
+}
