@@ -174,7 +174,10 @@ test('SEC-3: what a gateway answers is not passed on, but for a short plain reas
 
 /** Whose address it uses; docs/security.md says the same. */
 const known = {
+  'boundary/handoff/connections.ts': 'operator',
+  'boundary/pairing/openssl.ts': 'none: tells names from addresses',
   'boundary/rpc/server.ts': 'listens',
+  'boundary/sdk/connection.ts': 'the program that uses it',
   'iot/mqtt/dial.ts': 'operator',
   'labels/gateways/http.ts': 'tenant',
   'labels/gateways/simulator/index.ts': 'listens',

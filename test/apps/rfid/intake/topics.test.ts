@@ -173,7 +173,8 @@ describe('foreign tags', () => {
     const { id } = await putLocation(it.tallyman.database, 'default', 'dock 2');
     await putDevice(it.tallyman.database, { tenantId: 'default', serial: 'dock-2', locationId: id });
     const intake = await it.start(['zebra/fx/+/reads']);
-    const many = Array.from({ length: 40 }, (_, i) => read(foreign, new Date(Date.now() - i)));
+    const now = Date.now();
+    const many = Array.from({ length: 40 }, (_, i) => read(foreign, new Date(now - i)));
     await it.publish(
       ['zebra/fx/dock-1/reads', many],
       ['zebra/fx/dock-1/reads', many.slice(0, 20)],
