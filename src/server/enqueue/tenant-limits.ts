@@ -60,7 +60,7 @@ export class TenantLimits {
 
   async #isFull(tenantId: string): Promise<boolean> {
     const { rows } = await this.#database.query<{ isFull: boolean }>(
-      `select count(*) >= $2 as "isFull" from (select from tallyman.jobs where tenant_id = $1 limit $2) j`,
+      `select tallyman.has_jobs($1, $2) as "isFull"`,
       [tenantId, this.#mostJobs],
     );
     return rows[0]?.isFull ?? false;
@@ -69,7 +69,7 @@ export class TenantLimits {
   async #admitQueues(jobs: readonly { readonly queue: string }[]): Promise<void> {
     const unknown = () => new Set(jobs.map(({ queue }) => queue).filter((queue) => !this.#queues.has(queue)));
     if (unknown().size === 0) return;
-    const { rows } = await this.#database.query<{ name: string }>('select name from tallyman.queues');
+    const { rows } = await this.#database.query<{ name: string }>('select tallyman.queue_names() as name');
     this.#queues = new Set(rows.map(({ name }) => name));
     const made = unknown();
     if (made.size > 0 && this.#queues.size + made.size > this.#mostQueues)

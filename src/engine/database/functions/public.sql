@@ -15,6 +15,8 @@
 --   dead_letter_exists(id)           the job has used up its attempts, and may be redriven
 --   dead_letters_of(tenant, kind)    with their payloads
 --   tenant_counts(tenants)           how much is ready, running, dead, ...
+--   has_jobs(tenant, number)         it has at least so many that have not ended
+--   queue_names()                    every queue that there is
 --   on_change(what, function)        calls a trigger function after a change; see hooks.sql
 --   isolate(table)                   puts a table under row-level security
 --   prepare_tenants()                makes the role that acts for one tenant
@@ -280,4 +282,15 @@ language sql stable as $$
                    where l.tenant_id = t.tenant and l.blocked_at is not null) b,
          lateral (select count(*)::integer as finished_last_minute from tallyman.history h
                    where h.tenant_id = t.tenant and h.finished_at > now() - interval '1 minute') f
+$$;
+
+-- Looks at all jobs: for limits that are checked now and then.
+create or replace function tallyman.has_jobs(tenant text, number bigint) returns boolean
+language sql stable as $$
+  select count(*) >= number from (select from tallyman.jobs j where j.tenant_id = tenant limit number) j
+$$;
+
+create or replace function tallyman.queue_names() returns setof text
+language sql stable as $$
+  select q.name from tallyman.queues q
 $$;
