@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { key, type ValuesOf, whole } from '../../config/key.ts';
+import { isLoopbackHost } from '../../network/loopback.ts';
 import { isSlug } from './domain/zones.ts';
 import { defaultLimits } from './limits/fill.ts';
 
@@ -257,9 +258,8 @@ function tlsProblems(config: BoundaryConfig): string[] {
   const missing = tlsKeys.filter((name) => config[name] === null);
   if (missing.length === tlsKeys.length) {
     const host = config['boundary.listen.host'];
-    const isLocal = host === 'localhost' || host === '::1' || /^127\.\d+\.\d+\.\d+$/.test(host);
     return [
-      ...(isLocal
+      ...(isLoopbackHost(host)
         ? []
         : [
             `boundary.listen.host is ${host}: without certificates (boundary.tls.certFile) the boundary listens on loopback only`,

@@ -13,11 +13,12 @@ import {
   type Http2ServerResponse,
   type ServerHttp2Session,
 } from 'node:http2';
-import { type AddressInfo, isIP } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { createContextValues } from '@connectrpc/connect';
 import { connectNodeAdapter } from '@connectrpc/connect-node';
 import { TallymanError } from '../../../engine/errors.ts';
+import { isLoopbackHost } from '../../../network/loopback.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import { type Identity, type IdentityRules, identityOf } from '../domain/identity.ts';
 import { objectRequest } from './object-requests.ts';
@@ -58,7 +59,7 @@ const stopMs = 5_000;
 
 export async function startBoundaryServer(options: ServerOptions): Promise<BoundaryServer> {
   const { node, host, port, tls } = options;
-  if (!tls && !isLoopback(host))
+  if (!tls && !isLoopbackHost(host))
     throw new TallymanError(
       'BAD_OPTION',
       `a boundary node without TLS listens on loopback only, not on "${host}": configure certificates, or listen on 127.0.0.1`,
@@ -188,7 +189,7 @@ function callerOf(request: Request, { node, tls }: ServerOptions): Identity {
   if (!tls) {
     // A web page in a browser on this machine can reach loopback under its own host name.
     const host = (request.headers.host ?? '').replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
-    if (!isLoopback(host) || request.headers.origin !== undefined)
+    if (!isLoopbackHost(host) || request.headers.origin !== undefined)
       throw new BoundaryError(
         'PERMISSION_DENIED',
         'not_local',
@@ -223,6 +224,3 @@ const tlsSocketOf = (request: Request): TLSSocket =>
   ('stream' in request ? request.stream.session?.socket : request.socket) as TLSSocket;
 
 const addressOf = (request: Request): string => request.socket.remoteAddress ?? 'unknown address';
-
-export const isLoopback = (host: string): boolean =>
-  host === 'localhost' || (isIP(host) === 4 && host.startsWith('127.')) || host === '::1';

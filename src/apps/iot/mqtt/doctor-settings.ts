@@ -1,4 +1,5 @@
 import type { Finding } from '../../../engine/database/doctor.ts';
+import { isLoopbackHost } from '../../../network/loopback.ts';
 import type { MqttSettings } from './options.ts';
 import { effectiveTopic } from './subscriptions.ts';
 
@@ -44,7 +45,7 @@ export function judgeSettings(settings: MqttSettings, judge: Judge): void {
       `maxPacketSize is ${settings.maxPacketSize}: the broker drops what is larger, and tells nobody`,
       'Set it to 1 MiB or more, and limit the size where messages enter the broker.',
     );
-  if (!settings.tls && !/^(localhost|127\.|::1$)/.test(settings.brokerHost))
+  if (!settings.tls && !isLoopbackHost(settings.brokerHost))
     judge('warn', 'mqtt-tls', 'the connection is not encrypted', 'Use the TLS port (8883) of the broker.');
   const topics = settings.subscribeTopics.map((topic) => effectiveTopic(settings, topic));
   if (topics.length === 0)
