@@ -48,7 +48,7 @@ export async function startTallyman({
       withClient(databaseUrl, async (client) => {
         const { rows } = await client.query<{ jobs: number; audited: number }>(
           `select (select count(*)::int from tallyman.jobs) as jobs,
-                  (select count(*)::int from tallyman_server.audit_events where outcome = 'done') as audited`,
+                  (select count(*)::int from tallyman_server.audit_events where outcome = 'done' and actor like 'key:%') as audited`,
         );
         const [{ jobs, audited } = { jobs: 0, audited: 0 }] = rows;
         if (audited * workload.jobsPerRequest !== jobs)
