@@ -10,6 +10,7 @@ import { type AuditEvent, auditWithin } from '../server/access/audit.ts';
 const reading: ReadonlySet<string> = new Set([
   ...[
     'attempts',
+    'audit',
     'check',
     'config',
     'deliveries',
@@ -18,10 +19,9 @@ const reading: ReadonlySet<string> = new Set([
     'events',
     'export',
     'fetch',
-    'find',
-    'get',
   ],
-  ...['list', 'mqtt', 'preview', 'read', 'reconcile', 'show', 'status', 'tail', 'test', 'types', 'verify'],
+  ...['find', 'get', 'jobs', 'list', 'mqtt', 'preview', 'quarantine', 'read', 'reconcile', 'show', 'status'],
+  ...['tail', 'test', 'types', 'verify'],
 ]);
 
 /** `keys create` */

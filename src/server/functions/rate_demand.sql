@@ -7,7 +7,10 @@ returns table (key_id text, share double precision)
 language plpgsql as $$
 #variable_conflict use_column
 begin
-  delete from tallyman_server.rate_demand d where d.at < clock_timestamp() - interval '1 minute' and d.process <> p_process;
+  -- Rows that another process writes or deletes just now are left to it: nobody waits here, so two cannot wait for each other.
+  delete from tallyman_server.rate_demand d where (d.key_id, d.process) in (
+    select o.key_id, o.process from tallyman_server.rate_demand o
+     where o.at < clock_timestamp() - interval '1 minute' and o.process <> p_process for update skip locked);
   insert into tallyman_server.rate_demand (key_id, process, requests)
   select u.key_id, p_process, u.requests from unnest(p_keys, p_requests) as u (key_id, requests) order by u.key_id
   on conflict (key_id, process) do update set requests = excluded.requests, at = excluded.at;
