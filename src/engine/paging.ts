@@ -46,7 +46,36 @@ export function pageByName<T>(
   };
 }
 
-export function pageOf<T extends { readonly id: string }>(rows: readonly T[], limit: number): Page<T> {
+export function pageOf<T extends { readonly id: string }>(
+  rows: readonly T[],
+  limit: number,
+  { isCut = false }: { readonly isCut?: boolean } = {},
+): Page<T> {
   const items = rows.slice(0, limit);
-  return { items, nextCursor: rows.length > limit ? (items.at(-1)?.id ?? null) : null };
+  return { items, nextCursor: isCut || rows.length > limit ? (items.at(-1)?.id ?? null) : null };
+}
+
+/** Payloads in a page. 200 of the largest are 200 MiB, and several times that in the memory of the process that answers. */
+const maxPageBytes = 4 * 1024 * 1024;
+
+/** A row of `withinPageBytes`. */
+export type Measured<T> = T & { readonly found: number; readonly bytesBefore: number | null };
+
+/** Of the rows that a query finds, in its order, those whose payloads fit into a page, and always the first; see `cutToBytes`. */
+export const withinPageBytes = (query: string, order: string): string =>
+  `select * from (
+     select q.*, count(*) over ()::integer as found,
+            sum(octet_length(payload::text)) over (order by ${order} rows between unbounded preceding and 1 preceding)::float8 as "bytesBefore"
+       from (${query}) q) measured
+    where "bytesBefore" is null or "bytesBefore" < ${maxPageBytes} order by ${order}`;
+
+/** The rows of such a query, and whether others were left out. */
+export function cutToBytes<T>(rows: readonly Measured<T>[]): {
+  readonly rows: readonly T[];
+  readonly isCut: boolean;
+} {
+  return {
+    rows: rows.map(({ found: _, bytesBefore: __, ...row }) => row as unknown as T),
+    isCut: (rows[0]?.found ?? 0) > rows.length,
+  };
 }

@@ -1,4 +1,3 @@
-import { engineComponent, migrate } from '../../src/engine/database/migrate.ts';
 import { EventCatalogue } from '../../src/events/catalogue.ts';
 import { eventsComponent } from '../../src/events/component.ts';
 import type { NewEvent } from '../../src/events/emit.ts';
@@ -12,9 +11,8 @@ export interface EventScene extends Bundle {
 
 /** An engine with events and nothing else. */
 export async function eventScene(): Promise<EventScene> {
-  const bundle = await engine();
+  const bundle = await engine({ components: [eventsComponent] });
   const { database } = bundle.tallyman;
-  await migrate(database, { components: [engineComponent, eventsComponent] });
   return { ...bundle, events: new Events(database, { catalogue: new EventCatalogue(engineEventTypes) }) };
 }
 

@@ -4,6 +4,7 @@ import { product, rulePackage } from '../../src/apps/passports/compile/sample/in
 import { TagReadProcessor } from '../../src/apps/rfid/process.ts';
 import { CachedDevices } from '../../src/apps/rfid/reference/cached-devices.ts';
 import type { Config } from '../../src/config/keys.ts';
+import { engineComponent } from '../../src/engine/database/migrate.ts';
 import type { AnyKind } from '../../src/engine/jobs/kind.ts';
 import { silentLogger } from '../../src/engine/logger.ts';
 import type { Tallyman } from '../../src/engine/tallyman.ts';
@@ -19,7 +20,7 @@ import { SecretBox } from '../../src/secrets/box.ts';
 import { ApiKeys } from '../../src/server/access/keys.ts';
 import { Tenants } from '../../src/server/access/tenants.ts';
 import { type RunningServer, startServer } from '../../src/server/server.ts';
-import { emptyDatabase } from '../support/postgres.ts';
+import { migratedDatabase } from '../support/postgres.ts';
 
 export interface Answer {
   readonly status: number;
@@ -63,7 +64,8 @@ export async function server(
   options: { config?: Partial<Config>; kinds?: readonly AnyKind[]; apps?: readonly App[] } = {},
 ): Promise<TestServer> {
   const { apps = allApps } = options;
-  const { url: databaseUrl, drop } = await emptyDatabase();
+  const components = componentsOf(apps);
+  const { url: databaseUrl, drop } = await migratedDatabase([engineComponent, ...components]);
   const master = randomBytes(32);
   const config: Config = {
     ...loadConfig(apps, {
@@ -79,9 +81,8 @@ export async function server(
   };
   const runtime = await openRuntime(config, {
     logger: silentLogger,
-    migrate: true,
-    components: componentsOf(apps),
-    needs: componentsOf(apps),
+    components,
+    needs: components,
   });
   const { tallyman } = runtime;
   const box = new SecretBox(master);

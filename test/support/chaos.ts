@@ -8,7 +8,7 @@ import { expect, onTestFinished } from 'vitest';
 import type { WorkerOptions } from '../../src/engine/jobs/worker-options.ts';
 import { Tallyman, type TallymanOptions } from '../../src/engine/tallyman.ts';
 import { type ChaosKinds, chaosKinds, witnessTables } from '../chaos/kinds.ts';
-import { emptyDatabase } from './postgres.ts';
+import { migratedDatabase } from './postgres.ts';
 import type { Random } from './random.ts';
 
 // ── the database and its witnesses ───────────────────────────────────────────────────────────────────────────────
@@ -25,7 +25,7 @@ export async function scene({
   url: given,
   ...options
 }: Partial<TallymanOptions> & { url?: string } = {}): Promise<Scene> {
-  const { url, drop } = given ? { url: given, drop: async () => {} } : await emptyDatabase();
+  const { url, drop } = given ? { url: given, drop: async () => {} } : await migratedDatabase();
   const tallyman = await Tallyman.open({
     databaseUrl: url,
     migrate: true,

@@ -1,10 +1,11 @@
 import { expect, onTestFinished } from 'vitest';
+import { engineComponent } from '../../src/engine/database/migrate.ts';
 import { type ClaimAnswer, ClaimedJob, type ClaimRequest, claim } from '../../src/engine/jobs/claim.ts';
 import type { Worker } from '../../src/engine/jobs/worker.ts';
 import type { WorkerOptions } from '../../src/engine/jobs/worker-options.ts';
 import { silentLogger } from '../../src/engine/logger.ts';
 import { Tallyman, type TallymanOptions } from '../../src/engine/tallyman.ts';
-import { emptyDatabase } from './postgres.ts';
+import { migratedDatabase } from './postgres.ts';
 import { until } from './until.ts';
 
 export { until } from './until.ts';
@@ -19,10 +20,9 @@ export interface Bundle {
 
 /** A database, an engine on it, and an end to both when the test ends. */
 export async function engine(options: Partial<TallymanOptions> = {}): Promise<Bundle> {
-  const { url, drop } = await emptyDatabase();
+  const { url, drop } = await migratedDatabase([engineComponent, ...(options.components ?? [])]);
   const tallyman = await Tallyman.open({
     databaseUrl: url,
-    migrate: true,
     logger: silentLogger,
     ...options,
   });

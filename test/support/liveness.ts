@@ -3,7 +3,7 @@ import { expect, onTestFinished } from 'vitest';
 import { Tallyman, type TallymanOptions, type WorkerOptions } from '../../src/engine/index.ts';
 import { WorkerProcess } from './chaos.ts';
 import { type KindSpec, poisoned, witnessTables } from './liveness-kinds.ts';
-import { emptyDatabase } from './postgres.ts';
+import { migratedDatabase } from './postgres.ts';
 import { until } from './until.ts';
 
 export type ProcessOptions = Omit<WorkerOptions, 'kinds'>;
@@ -48,7 +48,7 @@ export async function stage({
   url?: string;
   before?: (url: string) => Promise<void>;
 } = {}): Promise<Stage> {
-  const { url, drop } = given ? { url: given, drop: async () => {} } : await emptyDatabase();
+  const { url, drop } = given ? { url: given, drop: async () => {} } : await migratedDatabase();
   await before?.(url);
   const open = (more: Partial<TallymanOptions>) =>
     Tallyman.open({ databaseUrl: url, applicationName: 'liveness test', ...more });

@@ -95,6 +95,8 @@ export class Database implements Queryable, Waker {
   pooler: Pooler | undefined;
   /** Hears what was enqueued, after the commit. */
   onWork: ((hints: readonly Hint[]) => void) | undefined;
+  /** Acts for one tenant at a time in this database (functions/tenants.sql); known once connected. */
+  tenantRole = '';
   /** False behind a transaction pooler: each prepared statement would have to exist on every server connection. */
   prepare = true;
 
@@ -162,9 +164,12 @@ export class Database implements Queryable, Waker {
   async #greet(): Promise<{ readonly version: number; readonly isOurSession: boolean }> {
     const client = await this.pool.connect();
     try {
-      const { rows } = await client.query<{ version: string; pid: number }>(
-        `select current_setting('server_version_num') as version, pg_backend_pid() as pid`,
+      // The role's name as tallyman.tenant_role() has it: the database may not be migrated yet.
+      const { rows } = await client.query<{ version: string; pid: number; oid: number }>(
+        `select current_setting('server_version_num') as version, pg_backend_pid() as pid, d.oid
+           from pg_database d where d.datname = current_database()`,
       );
+      this.tenantRole = `tallyman_tenant_${rows[0]?.oid}`;
       return { version: Number(rows[0]?.version), isOurSession: rows[0]?.pid === announcedPid(client) };
     } finally {
       client.release();

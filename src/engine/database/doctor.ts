@@ -1,4 +1,6 @@
 import { messageOf } from '../errors.ts';
+import { isTenantRoleReady } from '../sql/is-tenant-role-ready.ts';
+import { keepsSharedTenantRole, retireSharedTenantRole } from '../sql/keeps-shared-tenant-role.ts';
 import { type Database, oldestServer } from './database.ts';
 import { describePending, migrate } from './migrate.ts';
 import { isOutOfStep } from './migration-errors.ts';
@@ -53,7 +55,22 @@ const checks: Readonly<Record<string, Check>> = {
   'expired-claims': expiredClaims,
   'history-partitions': historyPartitions,
   'history-default': historyDefault,
+  'tenant-role': tenantRole,
 };
+
+async function tenantRole(database: Database): Promise<Verdict> {
+  if (await keepsSharedTenantRole(database))
+    return warn(
+      'members of the role "tallyman_tenant", which all databases of this server share, may read and write rows of tenants here',
+      `When no program of release 0.2 runs any more: ${retireSharedTenantRole};`,
+    );
+  if (!(await isTenantRoleReady(database)))
+    return warn(
+      `the role "${database.tenantRole}" is missing or lacks rights; the server and tenant-scoped kinds need it`,
+      'Start a server or worker: it makes the role, or says what an administrator has to run.',
+    );
+  return ok(`tenants have the role "${database.tenantRole}", which no other database shares`);
+}
 
 async function serverVersion(database: Database): Promise<Verdict> {
   const { version, number } = await one<{ version: string; number: number }>(

@@ -1,22 +1,26 @@
 /**
- * One tenant's rows and no others: statements run under the role `tallyman_tenant`, with the tenant's name in the
+ * One tenant's rows and no others: statements run under the database's role for tenants, with the tenant's name in the
  * transaction, and row-level security does the rest (migrations/0002_tenants.sql). HTTP requests and handlers both work this way.
  */
 import { createHash } from 'node:crypto';
 import pg from 'pg';
 import { messageOf, TallymanError } from '../errors.ts';
 import type { Transactor } from '../locks/exclusive.ts';
-import { prepareTenants as makeTenantRole } from '../sql/prepare-tenants.ts';
+import { isTenantRoleReady } from '../sql/is-tenant-role-ready.ts';
+import { prepareTenantRole } from '../sql/prepare-tenant-role.ts';
+import { takeTenantRole } from '../sql/tenant-role.ts';
 import type { Hint } from '../wakeups/wakeup.ts';
 import { type Waker, wakeAfterCommit } from './after-commit.ts';
 import type { Database, Queryable, TransactionOptions } from './database.ts';
 
 /** Puts the rest of a transaction under one tenant. Text without parameters, so that it can travel with `begin`. */
-export const enterTenant = (tenantId: string): string =>
-  `set local role tallyman_tenant; set local tallyman.tenant = ${pg.escapeLiteral(tenantId)}`;
+export const enterTenant = ({ tenantRole }: Pick<Database, 'tenantRole'>, tenantId: string): string =>
+  `set local role ${tenantRole}; set local tallyman.tenant = ${pg.escapeLiteral(tenantId)}`;
 
 /** Back to the user that connected. */
 export const leaveTenant = 'reset role';
+
+export { takeTenantRole } from '../sql/tenant-role.ts';
 
 /** One transaction that sees and writes one tenant's rows, whatever its statements say. */
 export class TenantScope implements Queryable, Transactor, Waker {
@@ -59,7 +63,11 @@ export class TenantDatabase implements Queryable, Transactor {
   /** One statement in a transaction of its own. Everything goes out together: it costs one round trip. */
   async query<Row extends pg.QueryResultRow = pg.QueryResultRow>(text: string, values: unknown[] = []) {
     const name = this.#database.prepare ? statementName(text) : undefined;
-    const result = await this.#database.queryWithin(enterTenant(this.tenantId), { text, values, name });
+    const result = await this.#database.queryWithin(enterTenant(this.#database, this.tenantId), {
+      text,
+      values,
+      name,
+    });
     return result as pg.QueryResult<Row>;
   }
 
@@ -76,7 +84,7 @@ export function asTenant<T>(
 ): Promise<T> {
   return database.transaction((tx) => work(new TenantScope(tenantId, tx, database)), {
     ...limits,
-    opening: enterTenant(tenantId),
+    opening: enterTenant(database, tenantId),
   });
 }
 
@@ -85,7 +93,7 @@ export function asTenant<T>(
  * If `work` throws, the transaction must end.
  */
 export async function withinTenant<T>(tx: Queryable, tenantId: string, work: () => Promise<T>): Promise<T> {
-  await tx.query(enterTenant(tenantId));
+  await tx.query(`${takeTenantRole}; set local tallyman.tenant = ${pg.escapeLiteral(tenantId)}`);
   const result = await work();
   await tx.query(leaveTenant);
   return result;
@@ -103,27 +111,18 @@ function statementName(text: string): string | undefined {
   return name;
 }
 
-/** True where the role is there, this user may take it, and it may use what tenants share and what is theirs. */
-const isPrepared = `
-  select pg_has_role(current_user, r.oid, 'member')
-     and has_table_privilege(r.oid, 'tallyman.kinds', 'select')
-     and not exists (select 1 from tallyman.isolated_tables t
-                      where not has_table_privilege(r.oid, t.name, 'delete')) as "isPrepared"
-    from (select to_regrole('tallyman_tenant')::oid as oid) r
-   where r.oid is not null`;
-
-/** Creates the role for tenants if it is missing, or throws with instructions for an administrator. */
+/** Creates the role for tenants of this database if it is missing, or throws with instructions for an administrator. */
 export async function prepareTenants(database: Database): Promise<void> {
-  const { rows } = await database.query<{ isPrepared: boolean }>(isPrepared);
-  if (rows[0]?.isPrepared) return;
+  if (await isTenantRoleReady(database)) return;
   try {
-    await database.transaction((tx) => makeTenantRole(tx));
+    await database.transaction((tx) => prepareTenantRole(tx));
   } catch (error) {
     if ((error as { code?: string }).code !== '42501') throw error;
+    const role = database.tenantRole;
     throw new TallymanError(
       'MISSING_PRIVILEGES',
-      `The database user may not make the role that keeps tenants apart (${messageOf(error)}). Let an administrator run: ` +
-        'create role tallyman_tenant nologin; grant tallyman_tenant to <this user>;',
+      `The database user may not make the role that keeps the tenants of this database apart (${messageOf(error)}). ` +
+        `Let an administrator run: create role ${role} nologin; grant ${role} to <this user>;`,
       { cause: error },
     );
   }

@@ -2,7 +2,15 @@ import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
 import { wakeForJobs } from '../jobs/hints-of-jobs.ts';
 import type { JobError } from '../jobs/jobs.ts';
-import { type Page, type PageRequest, pageOf, pageRequest } from '../paging.ts';
+import {
+  cutToBytes,
+  type Measured,
+  type Page,
+  type PageRequest,
+  pageOf,
+  pageRequest,
+  withinPageBytes,
+} from '../paging.ts';
 import { discard } from '../sql/discard.ts';
 import { redrive } from '../sql/redrive.ts';
 import { redriveMany } from '../sql/redrive-many.ts';
@@ -81,12 +89,16 @@ export class DeadLetters {
     const { limit, fetchLimit, cursor } = pageRequest(page);
     const { where, values } = conditions(filter);
     const below = `($${values.push(cursor)}::bigint is null or id < $${values.length}::bigint)`;
-    const { rows } = await this.#database.query<DeadLetter>(
-      `select ${columns} from tallyman.dead_letters where ${where} and ${below}
-        order by id desc limit $${values.push(fetchLimit)}`,
+    const { rows } = await this.#database.query<Measured<DeadLetter>>(
+      withinPageBytes(
+        `select ${columns} from tallyman.dead_letters where ${where} and ${below}
+          order by id desc limit $${values.push(fetchLimit)}`,
+        'id desc',
+      ),
       values,
     );
-    return pageOf(rows, limit);
+    const kept = cutToBytes(rows);
+    return pageOf(kept.rows, limit, kept);
   }
 
   /** Redrives one: it runs again with its attempts at zero, under the same id. */

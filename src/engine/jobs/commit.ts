@@ -72,7 +72,7 @@ export class Committer {
         {
           statementMs: leaseMs,
           idleMs: leaseMs,
-          opening: isScoped ? enterTenant(job.tenantId) : undefined,
+          opening: isScoped ? enterTenant(database, job.tenantId) : undefined,
           // The role of tenants may not complete jobs.
           closing: () => (isScoped ? `${leaveTenant}; ` : '') + completeOrRaiseText(this.#completion([job])),
         },
@@ -107,7 +107,7 @@ export class Committer {
     try {
       if (effects.some(({ job }) => job.claim.lost)) throw new LeaseLostError('a lease was taken over');
       const prepare = database.prepare;
-      const { statements, places } = underTenants(effects, prepare);
+      const { statements, places } = underTenants(effects, database);
       const completion = completeOrRaise(this.#completion(effects.map(({ job }) => job)));
       const results = await database.pipelined([
         ...statements,
@@ -170,19 +170,22 @@ export class Committer {
  */
 function underTenants(
   effects: readonly Effect[],
-  prepare: boolean,
+  database: Database,
 ): { readonly statements: readonly Statement[]; readonly places: readonly number[] } {
   const statements: Statement[] = [];
   const places: number[] = [];
   let current: string | undefined;
   const enter = (tenantId: string | undefined): void => {
     if (tenantId === current) return;
-    statements.push({ text: tenantId === undefined ? leaveTenant : enterTenant(tenantId), values: [] });
+    statements.push({
+      text: tenantId === undefined ? leaveTenant : enterTenant(database, tenantId),
+      values: [],
+    });
     current = tenantId;
   };
   for (const { job, text, values, isScoped } of effects) {
     enter(isScoped ? job.tenantId : undefined);
-    places.push(statements.push({ text, values, name: prepare ? nameOf(text) : undefined }) - 1);
+    places.push(statements.push({ text, values, name: database.prepare ? nameOf(text) : undefined }) - 1);
   }
   enter(undefined);
   return { statements, places };

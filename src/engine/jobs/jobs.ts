@@ -1,6 +1,14 @@
 import type { Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
-import { type Page, type PageRequest, pageOf, pageRequest } from '../paging.ts';
+import {
+  cutToBytes,
+  type Measured,
+  type Page,
+  type PageRequest,
+  pageOf,
+  pageRequest,
+  withinPageBytes,
+} from '../paging.ts';
 import { cancel } from '../sql/cancel.ts';
 import { retry } from '../sql/retry.ts';
 import { requireId } from '../validate.ts';
@@ -130,11 +138,15 @@ export class Jobs {
         'BAD_OPTION',
         `status must be one of ${jobStatuses.join(', ')}; got "${status}"`,
       );
-    const { rows } = await this.#database.query<Job>(
-      `select * from (${parts.join(' union all ')}) found order by id desc limit $2`,
+    const { rows } = await this.#database.query<Measured<Job>>(
+      withinPageBytes(
+        `select * from (${parts.join(' union all ')}) parts order by id desc limit $2`,
+        'id desc',
+      ),
       values,
     );
-    return pageOf(rows, limit);
+    const kept = cutToBytes(rows);
+    return pageOf(kept.rows, limit, kept);
   }
 
   /** Ends a job that has not ended, also a running one: its signal fires and its result is discarded. */

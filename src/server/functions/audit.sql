@@ -3,7 +3,7 @@
 create or replace function tallyman_server.keep_audit() returns trigger
 language plpgsql as $$
 begin
-  if current_setting('tallyman_server.audit_retention', true) = 'on' and current_user <> 'tallyman_tenant'
+  if current_setting('tallyman_server.audit_retention', true) = 'on' and not tallyman.acts_for_tenant()
      and tg_op <> 'TRUNCATE' then
     return null;
   end if;

@@ -43,6 +43,7 @@ it('has nothing to say about a healthy database', async () => {
     'expired-claims',
     'history-partitions',
     'history-default',
+    'tenant-role',
   ]);
 });
 

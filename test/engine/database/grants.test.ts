@@ -11,11 +11,11 @@ test('a process that starts while another one migrates waits for its grants, ins
   const migrating = await database.dedicated('migration');
   onTestFinished(() => migrating.end());
   // A privilege is missing, so that the process has something to grant.
-  await rows('revoke delete on tallyman.jobs from tallyman_tenant');
+  await rows(`revoke delete on tallyman.jobs from ${database.tenantRole}`);
   await migrating.query('select pg_advisory_lock($1)', [migrationLock]);
   await migrating.query('begin');
   await migrating.query(`select tallyman.grant_to_tenants('tallyman.jobs')`);
-  await migrating.query('revoke delete on tallyman.jobs from tallyman_tenant');
+  await migrating.query(`revoke delete on tallyman.jobs from ${database.tenantRole}`);
   const starting = prepareTenants(database).then(
     () => 'ready',
     (error: Error) => error.message,
@@ -31,7 +31,7 @@ test('a process that starts while another one migrates waits for its grants, ins
   await migrating.query('select pg_advisory_unlock($1)', [migrationLock]);
   expect(await starting).toBe('ready');
   const [granted] = await rows<{ may: boolean }>(
-    `select has_table_privilege('tallyman_tenant', 'tallyman.jobs', 'delete') as may`,
+    `select has_table_privilege(tallyman.tenant_role(), 'tallyman.jobs', 'delete') as may`,
   );
   expect(granted?.may).toBe(true);
 });

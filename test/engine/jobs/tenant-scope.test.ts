@@ -128,7 +128,7 @@ describe('a handler of a tenant-scoped kind', () => {
     // They did share commits: fewer transactions than jobs.
     expect(sent.mock.calls.length).toBeLessThan(9);
     expect((await bundle.rows<{ role: string }>('select current_user as role'))[0]?.role).not.toBe(
-      'tallyman_tenant',
+      bundle.tallyman.database.tenantRole,
     );
   });
 

@@ -96,7 +96,7 @@ end $$;
 create or replace function passports.guard_rule_report() returns trigger
 language plpgsql as $$
 begin
-  if current_user = 'tallyman_tenant' then
+  if tallyman.acts_for_tenant() then
     perform passports.refuse('RULE_TESTS_FAILED', 'a report on test cases is written by the program that runs them, not by a tenant');
   end if;
   return new;

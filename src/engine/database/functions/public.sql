@@ -19,10 +19,12 @@
 --   queue_names()                    every queue that there is
 --   on_change(what, function)        calls a trigger function after a change; see hooks.sql
 --   isolate(table)                   puts a table under row-level security
---   prepare_tenants()                makes the role that acts for one tenant
+--   prepare_tenant_role()            makes the role that acts for one tenant in this database
+--   tenant_role()                    its name
+--   acts_for_tenant()                whether this statement runs under it
 --
 -- Settings: tallyman.tenant, tallyman.max_payload_bytes. All functions run with the rights of the caller: under the role
--- tallyman_tenant they see and write rows of its tenant only.
+-- of tenants they see and write rows of its tenant only.
 
 -- The kind's definition, which workers register when they start.
 create or replace function tallyman.kind_of(p_kind text) returns tallyman.kinds
