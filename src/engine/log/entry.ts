@@ -90,6 +90,10 @@ export const keyHashOf = (keyPrefix: string, key: string): string =>
 export const firstChain = (epoch: string): string =>
   hash('sha256', Buffer.from(epoch.replaceAll('-', ''), 'hex'));
 
+/** The chain hash before the first entry of a new epoch, from the last one of the former epoch; see log_new_epoch. */
+export const newEpochChain = (before: string, epoch: string): string =>
+  hash('sha256', Buffer.from(before + epoch.replaceAll('-', ''), 'hex'));
+
 /** The chain hash of an entry, from that of the entry before. */
 export const nextChain = (
   before: string,

@@ -1,16 +1,17 @@
 import { Batcher } from '../batching/batcher.ts';
 import { type Database, isConnectionError, type Queryable } from '../database/database.ts';
 import { TallymanError } from '../errors.ts';
-import { deadline } from '../resilience/deadline.ts';
 import { logAppend, logErrors } from '../sql/log-append.ts';
 import { logNewEpoch } from '../sql/log-new-epoch.ts';
 import { logOffsetAt } from '../sql/log-offset-at.ts';
 import { requireWhole } from '../validate.ts';
 import { type Answer, type Appended, answersFor, byKey, conflict, placesOf } from './answers.ts';
+import { batchesOf } from './batches.ts';
 import { keyHashOf, type LogEntry, type NewEntry, type Prepared, prepare } from './entry.ts';
 import * as read from './read.ts';
 import { type Head, type ResolvedStream, resolve, type StreamInfo, type StreamRef } from './stream.ts';
 import { deleteStream, trim } from './trim.ts';
+import { lookUntilGrown } from './waiters.ts';
 import { LogWatch } from './watch.ts';
 
 export interface LogOptions {
@@ -57,8 +58,6 @@ interface Line {
 }
 
 const mostInABatch = 1000;
-/** One statement carries no more JSON than this (more only where a single payload is larger). */
-const mostTextInABatch = 4 * 1024 * 1024;
 
 /**
  * Append-only streams with dense offsets (1, 2, 3 …) in commit order: a reader that has seen n never finds anything
@@ -160,22 +159,7 @@ export class Log {
     requireWhole(waitMs, 'waitMs', 0, 600_000);
     const look = () => read.entries(this.#database, stream, { after, limit, maxBytes });
     if (waitMs === 0) return look();
-    const waiting = deadline(waitMs, signal ?? neverAborted, () => new Error('waited long enough'));
-    try {
-      for (;;) {
-        // Before the look: what is appended in between is not missed.
-        const growth = this.#watch.await(stream.id, waiting.signal);
-        try {
-          const entries = await look();
-          if (entries.length > 0 || waiting.signal.aborted) return entries;
-          await growth.grown;
-        } finally {
-          growth.end();
-        }
-      }
-    } finally {
-      waiting.clear();
-    }
+    return lookUntilGrown(look, { waitMs, signal }, (ended) => this.#watch.await(stream.id, ended));
   }
 
   /** Where a key is, also when its entry was trimmed long ago. */
@@ -294,8 +278,6 @@ export class Log {
   }
 }
 
-const neverAborted = new AbortController().signal;
-
 const argumentsOf = (stream: ResolvedStream, entries: readonly Prepared[]) => ({
   tenant: stream.tenantId,
   stream: stream.name,
@@ -306,21 +288,6 @@ const argumentsOf = (stream: ResolvedStream, entries: readonly Prepared[]) => ({
   bytes: `{${entries.map((entry) => entry.bytes).join(',')}}` as const,
   payloads: entries.map((entry) => entry.payload).join('\n'),
 });
-
-function* batchesOf(entries: Prepared[]): Generator<Prepared[]> {
-  let batch: Prepared[] = [];
-  let size = 0;
-  for (const entry of entries) {
-    if (batch.length > 0 && size + entry.payload.length > mostTextInABatch) {
-      yield batch;
-      batch = [];
-      size = 0;
-    }
-    batch.push(entry);
-    size += entry.payload.length;
-  }
-  yield batch;
-}
 
 /** Errors about the data of a statement: bad values (22), violated constraints (23), limits such as nesting (54). */
 const isRefusal = (error: unknown): boolean => /^(22|23|54)/.test(codeOf(error));

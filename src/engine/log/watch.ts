@@ -2,12 +2,11 @@ import type { Database } from '../database/database.ts';
 import { listen } from '../database/listen.ts';
 import { Link, type Session } from '../resilience/link.ts';
 import { Outage } from '../resilience/outage.ts';
+import { GrowthWaiters, type Waiting } from './waiters.ts';
 
 const channel = 'tallyman_log';
 /** Between two notifications of one process: a NOTIFY in each commit would end group commit. */
 const notifyEveryMs = 20;
-/** Readers look again after this time, whether they were woken or not. */
-const pollMs = 1000;
 
 /**
  * Tells readers that a stream has grown: those of the same process at once, those of others by a NOTIFY that is coalesced. Like every
@@ -15,7 +14,7 @@ const pollMs = 1000;
  */
 export class LogWatch {
   readonly #database: Database;
-  readonly #waiting = new Map<string, Set<() => void>>();
+  readonly #waiters = new GrowthWaiters();
   readonly #grown = new Set<string>();
   #link: Link<Session> | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -26,46 +25,22 @@ export class LogWatch {
 
   /** Call it after the commit. */
   grew(stream: string): void {
-    this.#wake(stream);
+    this.#waiters.wake(stream);
     this.#grown.add(stream);
     this.#timer ??= setTimeout(() => this.#notify(), notifyEveryMs);
     this.#timer.unref();
   }
 
-  /**
-   * Begins to wait for growth, from the moment of the call. `grown` resolves when the stream may have grown, after a poll
-   * interval at the latest, or when the signal fires; `end` gives up.
-   */
-  await(stream: string, signal: AbortSignal): { readonly grown: Promise<void>; readonly end: () => void } {
-    const { promise: grown, resolve } = Promise.withResolvers<void>();
-    const waiting = this.#waiting.get(stream) ?? new Set();
-    this.#waiting.set(stream, waiting);
-    const end = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', end);
-      waiting.delete(end);
-      if (waiting.size === 0 && this.#waiting.get(stream) === waiting) this.#waiting.delete(stream);
-      resolve();
-    };
-    waiting.add(end);
-    const timer = setTimeout(end, pollMs);
-    signal.addEventListener('abort', end, { once: true });
+  /** See `GrowthWaiters.await`. */
+  await(stream: string, signal: AbortSignal): Waiting {
     this.#listen();
-    return { grown, end };
+    return this.#waiters.await(stream, signal);
   }
 
   async stop(): Promise<void> {
     clearTimeout(this.#timer);
-    this.#wakeAll();
+    this.#waiters.wakeAll();
     await this.#link?.stop();
-  }
-
-  #wake(stream: string): void {
-    for (const end of [...(this.#waiting.get(stream) ?? [])]) end();
-  }
-
-  #wakeAll(): void {
-    for (const stream of [...this.#waiting.keys()]) this.#wake(stream);
   }
 
   #notify(): void {
@@ -103,12 +78,12 @@ export class LogWatch {
       {
         applicationName: 'tallyman log',
         channels: [channel],
-        onNotification: ({ payload }) => this.#wake(payload ?? ''),
+        onNotification: ({ payload }) => this.#waiters.wake(payload ?? ''),
       },
       signal,
     );
     // What was notified while nobody listened is unknown.
-    this.#wakeAll();
+    this.#waiters.wakeAll();
     return session;
   }
 }

@@ -1,12 +1,10 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
 import { createHash } from 'node:crypto';
-import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import type { Socket } from 'node:net';
 import type { NatsConnection } from '@nats-io/transport-node';
 import { messageOf, TallymanError } from '../errors.ts';
 import { type Logger, silentLogger } from '../logger.ts';
 import type { BackoffLimits } from '../resilience/backoff.ts';
 import { defaultConnectTimeoutMs, defaultReconnect, Link, type Session } from '../resilience/link.ts';
+import { cutOnAbort, type NatsServers, readNatsServers } from '../resilience/nats.ts';
 import { Outage } from '../resilience/outage.ts';
 import { addressOf, missingPackage } from '../resilience/service.ts';
 import { encodeHint, Inbox } from './hints.ts';
@@ -53,7 +51,7 @@ export function natsWakeup(options: NatsWakeupOptions): Wakeup {
 class NatsWakeup implements Wakeup {
   readonly name = 'nats';
   readonly #options: NatsWakeupOptions;
-  readonly #servers: Servers;
+  readonly #servers: NatsServers;
   readonly #prefix: string;
   readonly #logger: Logger;
   readonly #fields: object;
@@ -64,7 +62,7 @@ class NatsWakeup implements Wakeup {
 
   constructor(options: NatsWakeupOptions) {
     this.#options = options;
-    this.#servers = readServers(options.servers);
+    this.#servers = readNatsServers(options.servers, 'natsWakeup: servers');
     this.#prefix = checkPrefix(options.subjectPrefix ?? 'tallyman.jobs');
     this.#logger = options.logger ?? silentLogger;
     this.#connectTimeoutMs = options.connectTimeoutMs ?? defaultConnectTimeoutMs;
@@ -145,31 +143,6 @@ class NatsWakeup implements Wakeup {
   }
 }
 
-const dialling = new AsyncLocalStorage<(socket: Socket) => void>();
-
-/**
- * Destroys the sockets that `dial` opens once the signal fires. The client forgets, but does not close,
- * a socket whose server accepts it and then says nothing (a frozen server): each attempt would leave one
- * open, and the last would keep the process alive after stop().
- */
-async function cutOnAbort<T>(signal: AbortSignal, dial: () => Promise<T>): Promise<T> {
-  const sockets: Socket[] = [];
-  const cut = (): void => {
-    for (const socket of sockets) socket.destroy();
-  };
-  const onSocket = (message: unknown): void => dialling.getStore()?.((message as { socket: Socket }).socket);
-  signal.addEventListener('abort', cut, { once: true });
-  subscribe('net.client.socket', onSocket);
-  try {
-    return await dialling.run((socket) => {
-      sockets.push(socket);
-      if (signal.aborted) cut();
-    }, dial);
-  } finally {
-    unsubscribe('net.client.socket', onSocket);
-  }
-}
-
 /**
  * The subject token of a queue. Letters, digits, `_` and `-` stand for themselves, every other UTF-16 unit is
  * `=` and four hex digits, so that no two queues share a token; `=` alone: no queue; `==`: the nameless one.
@@ -197,45 +170,6 @@ async function loadTransport(): Promise<Transport> {
   } catch (error) {
     throw missingPackage(error, '@nats-io/transport-node', 'the NATS wake-up');
   }
-}
-
-interface Servers {
-  /** `nats://host:port`, free of credentials: the client ignores them there. */
-  readonly addresses: readonly string[];
-  readonly tls: boolean;
-  readonly user: string | undefined;
-  readonly password: string | undefined;
-  readonly token: string | undefined;
-}
-
-function readServers(servers: string | readonly string[]): Servers {
-  const list = typeof servers === 'string' ? servers.split(',') : servers;
-  const urls = list.map((server) => {
-    const text = server.trim();
-    const url = text.includes('://') ? text : `nats://${text}`;
-    if (
-      !URL.canParse(url) ||
-      !['nats:', 'tls:'].includes(new URL(url).protocol) ||
-      new URL(url).host === ''
-    ) {
-      throw new TallymanError(
-        'INVALID_OPTION',
-        'natsWakeup: servers must be of the form nats://user:password@host:port',
-      );
-    }
-    return new URL(url);
-  });
-  const named = urls.find((url) => url.username !== '');
-  const user = named === undefined ? undefined : decodeURIComponent(named.username);
-  const password =
-    named === undefined || named.password === '' ? undefined : decodeURIComponent(named.password);
-  return {
-    addresses: urls.map((url) => `nats://${url.host}`),
-    tls: urls.some((url) => url.protocol === 'tls:'),
-    user: password === undefined ? undefined : user,
-    password,
-    token: password === undefined ? user : undefined,
-  };
 }
 
 function checkPrefix(prefix: string): string {

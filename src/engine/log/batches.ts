@@ -1,0 +1,19 @@
+import type { Prepared } from './entry.ts';
+
+/** One commit carries no more JSON than this (more only where a single payload is larger). */
+const mostTextInABatch = 4 * 1024 * 1024;
+
+export function* batchesOf(entries: Prepared[]): Generator<Prepared[]> {
+  let batch: Prepared[] = [];
+  let size = 0;
+  for (const entry of entries) {
+    if (batch.length > 0 && size + entry.payload.length > mostTextInABatch) {
+      yield batch;
+      batch = [];
+      size = 0;
+    }
+    batch.push(entry);
+    size += entry.payload.length;
+  }
+  yield batch;
+}
