@@ -5,6 +5,8 @@ import { examine, type Finding } from '../engine/database/doctor.ts';
 import { requireMigrated } from '../engine/database/migrate.ts';
 import { isOutOfStep } from '../engine/database/migration-errors.ts';
 import { examineJobs } from '../engine/jobs/check.ts';
+import { examineListeners } from '../events/held-up.ts';
+import { defaultKeepMs } from '../events/purge.ts';
 import { explain } from '../host/cli/exit.ts';
 import { examples, type JsonOption, withJson } from '../host/cli/options.ts';
 import { reportFindings } from '../host/cli/report.ts';
@@ -44,10 +46,15 @@ export function addDoctor(program: Command, frame: CommandFrame): void {
 
 const isNotMigrated = (error: unknown): boolean => (error as { code?: string }).code === 'NOT_MIGRATED';
 
+const examineAll = async (database: Database): Promise<readonly Finding[]> => [
+  ...(await examine(database)),
+  ...(await examineListeners(database, defaultKeepMs)),
+];
+
 /** A database that cannot be reached is a finding, too, and the most common reason to run the doctor. */
 async function checkUp(
   config: Config,
-  look: (database: Database) => Promise<readonly Finding[]> = examine,
+  look: (database: Database) => Promise<readonly Finding[]> = examineAll,
 ): Promise<{ where: string; findings: readonly Finding[] }> {
   const logger = commandLogger();
   const reached = await reachDatabase(config, { logger });

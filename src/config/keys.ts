@@ -212,7 +212,7 @@ export const coreKeys = {
   'server.tenantConcurrency': key({
     schema: whole(1, 1000),
     env: ['TALLYMAN_TENANT_CONCURRENCY'],
-    doc: 'Requests of one tenant that use the database at once, in one process. Others wait for their turn; those of other tenants go on.',
+    doc: 'Requests of one tenant that use the database at once, in one process. Others wait for their turn; those of other tenants go on. Beside other tenants one of them may be large.',
     fallback: 4,
   }),
   'server.tenantWaiting': key({

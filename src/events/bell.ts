@@ -10,6 +10,9 @@ import { Outage } from '../engine/resilience/outage.ts';
  *   silent ── wait() ──▶ waiting ── mute() ──▶ silent      a lost connection: silent, until it is back and wait() is called
  *
  * Without the connection, and behind a transaction pooler, it stays silent: followers poll.
+ *
+ * A transaction that emits while all followers are at work notifies nobody. If it commits after they have looked again, the poll
+ * finds its events.
  */
 export class EventBell {
   readonly #database: Database;

@@ -1,6 +1,7 @@
 import { type Database, isPassing, type Queryable } from '../engine/database/database.ts';
 import { messageOf } from '../engine/errors.ts';
 import { pause } from '../engine/resilience/deadline.ts';
+import { Outage } from '../engine/resilience/outage.ts';
 import { EventBell } from './bell.ts';
 
 /** The events of all tenants with `after < position <= upTo`: complete, and not handled before. */
@@ -51,6 +52,7 @@ export class EventFollower {
   readonly #pollMs: number;
   readonly #batch: number;
   readonly #bell: EventBell;
+  readonly #outage: Outage;
   /** Smaller for a while after a batch that took too long. */
   #size: number;
   #stopping = new AbortController();
@@ -63,6 +65,19 @@ export class EventFollower {
     this.#batch = options.batch ?? 500;
     this.#size = this.#batch;
     this.#bell = new EventBell(options.database, () => this.hint());
+    this.#outage = new Outage(
+      options.database.logger,
+      { listener: options.listener },
+      {
+        down: 'a batch of events was not handled; it is tried again',
+        up: 'events are handled again',
+      },
+    );
+  }
+
+  /** Why the last batch was not handled; undefined: all is well. */
+  get trouble(): string | undefined {
+    return this.#outage.reason;
   }
 
   /** Does nothing if it is running already. */
@@ -91,15 +106,14 @@ export class EventFollower {
       this.#hinted = new AbortController();
       const began = performance.now();
       try {
-        if (await this.turn()) {
+        const didWork = await this.turn();
+        this.#outage.up();
+        if (didWork) {
           await this.#bell.mute();
           await pause(Math.max(shortestPauseMs, performance.now() - began), stopping);
         } else if (!(await this.#bell.wait())) await pause(this.#pollMs, this.#waitOver(stopping));
       } catch (error) {
-        this.#options.database.logger.warn(
-          { listener: this.#options.listener, error: messageOf(error) },
-          'a batch of events was not handled; it is tried again',
-        );
+        this.#outage.down(messageOf(error));
         await pause(afterErrorMs, stopping);
       }
     }

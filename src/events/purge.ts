@@ -1,6 +1,7 @@
 import type { Database, Queryable } from '../engine/database/database.ts';
 import { defineKind, type Kind } from '../engine/jobs/kind.ts';
 import type { NewSchedule } from '../engine/schedules/schedules.ts';
+import { heldUpAdvice, listenersHoldingUp } from './held-up.ts';
 
 /** For the app whose worker runs the kind. */
 export const purgeEventsDeclaration = {
@@ -9,7 +10,7 @@ export const purgeEventsDeclaration = {
 } as const;
 /** Events deleted in one statement, so that none holds locks for long. */
 const batchSize = 1000;
-const defaultKeepMs = 30 * 24 * 3_600_000;
+export const defaultKeepMs = 30 * 24 * 3_600_000;
 
 /** Every night; for `tallyman.schedules.upsert`, where a worker with `purgeEventsKind` runs. */
 export const purgeEventsSchedule: NewSchedule = {
@@ -25,7 +26,15 @@ export function purgeEventsKind(database: Database, keepMs = defaultKeepMs): Kin
     queue: 'webhooks',
     priority: 3,
     scope: 'all',
-    handler: () => purgeEvents(database, keepMs),
+    handler: async () => {
+      const gone = await purgeEvents(database, keepMs);
+      for (const { listener, days, remedy } of await listenersHoldingUp(database, keepMs))
+        database.logger.warn(
+          { listener, days, advice: heldUpAdvice([remedy]) },
+          'events are not purged: they wait for a listener that has not handled them',
+        );
+      return gone;
+    },
   });
 }
 

@@ -1,4 +1,5 @@
 import type { Queryable } from '../engine/database/database.ts';
+import { cutToBytes, type Measured, withinPageBytes } from '../engine/paging.ts';
 import { requireId } from '../engine/validate.ts';
 
 export interface DomainEvent {
@@ -67,14 +68,18 @@ export async function readEvents(
   else where('v.event_type =', type);
   where('v.aggregate_type =', aggregateType);
   where('v.aggregate_id =', aggregateId);
-  const { rows } = await on.query<DomainEvent>(
-    `select ${columns}
-       from tallyman_events.events v
-      where ${conditions.join(' and ')}
-      order by ${tenantId === undefined ? '' : 'v.tenant_id, '}v.id limit $3`,
+  const found = await on.query<Measured<DomainEvent>>(
+    withinPageBytes(
+      `select ${columns}
+         from tallyman_events.events v
+        where ${conditions.join(' and ')}
+        order by ${tenantId === undefined ? '' : 'v.tenant_id, '}v.id limit $3`,
+      'position',
+    ),
     values,
   );
-  return { events: rows, cursor: rows.length === limit ? (rows.at(-1)?.position ?? end) : end };
+  const { rows, isCut } = cutToBytes(found.rows);
+  return { events: rows, cursor: isCut || rows.length === limit ? (rows.at(-1)?.position ?? end) : end };
 }
 
 /** One event by its public id. An id that an emitter gave is unique in its tenant: without a tenant the newest is returned. */

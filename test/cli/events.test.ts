@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { engineComponent, migrate } from '../../src/engine/database/migrate.ts';
+import { engineComponent } from '../../src/engine/database/migrate.ts';
 import { apps } from '../../src/host/apps.ts';
 import { componentsOf } from '../../src/host/components.ts';
 import { type FreshDatabase, freshDatabase } from '../support/postgres.ts';
@@ -9,8 +9,7 @@ let fresh: FreshDatabase;
 let cli: Cli;
 
 beforeAll(async () => {
-  fresh = await freshDatabase();
-  await migrate(fresh.database, { components: [engineComponent, ...componentsOf(apps)] });
+  fresh = await freshDatabase([engineComponent, ...componentsOf(apps)]);
   cli = cliOn(fresh.url);
 });
 

@@ -10,6 +10,9 @@ import { inRoot, scratch, start } from './support.ts';
 /** Nothing listens there: what fails is what logs most. */
 const nowhere = '127.0.0.1:9';
 
+/** The part of a key that nobody may see; it may have underscores itself. */
+const secretOf = (key: string): string => key.split('_').slice(2).join('_');
+
 test('SEC-9: a full run that logs everything tells no secret', async () => {
   const { url } = await emptyDatabase();
   const database = new URL(url);
@@ -58,7 +61,7 @@ test('SEC-9: a full run that logs everything tells no secret', async () => {
   const cli = (...args: string[]) => start('src/cli/main.ts', args, { cwd, env });
   expect(await cli('migrate').ended).toMatchObject({ code: 0 });
   const key = (await cli('keys', 'create', '--name', 'a', '--role', 'admin').ended).stdout.trim();
-  secrets.set('an API key', key.split('_').at(-1) ?? key);
+  secrets.set('an API key', secretOf(key));
   const serving = cli('serve', '--port', '0', '--kinds', module);
   const address = await serving.said(/"url":"(http:[^"]+)"/);
   const ask = async (method: string, path: string, body?: unknown, headers: Record<string, string> = {}) => {
@@ -82,7 +85,7 @@ test('SEC-9: a full run that logs everything tells no secret', async () => {
   secrets.set('secret of a webhook', hook.body.secret);
   expect(await ask('POST', `/v1/webhooks/${hook.body.id}/ping`)).toMatchObject({ status: 202 });
   const made = await ask('POST', '/v1/keys', { name: 'k', role: 'auditor' }, { 'idempotency-key': 'k' });
-  secrets.set('a key made over the API', made.body.key.split('_').at(-1));
+  secrets.set('a key made over the API', secretOf(made.body.key));
   await ask('POST', '/v1/keys', { name: 'k', role: 'auditor' }, { 'idempotency-key': 'k' });
   const gateway = {
     kind: 'aims',

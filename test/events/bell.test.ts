@@ -36,14 +36,31 @@ const waiting = async ({ rows }: EventScene): Promise<number> => {
   return Number(found?.count);
 };
 
+/**
+ * When each follower that waits began to. One that has just handled a batch still has the lock for a moment, and gives it back before it
+ * looks again: only a new beginning says that it is notified of what commits from now on.
+ */
+const beginnings = async ({ rows }: EventScene): Promise<string[]> => {
+  const found = await rows<{ began: string }>(
+    `select pid || ' ' || query_start as began from pg_stat_activity
+      where application_name = 'tallyman events' and datname = current_database()
+        and query = 'select tallyman_events.start_waiting()' and state = 'idle'`,
+  );
+  return found.map(({ began }) => began);
+};
+
 it('WH-1: a commit wakes the followers of every process, without a poll', async () => {
   const scene = await eventScene();
   const one = await follower(scene, 'one');
   const two = await follower(scene, 'two');
   await until('both wait', async () => (await waiting(scene)) === 2);
+  const before = await beginnings(scene);
   await scene.events.emit(moved('by the library'));
   await until('both have it', () => one.length === 1 && two.length === 1);
-  await until('both wait', async () => (await waiting(scene)) === 2);
+  await until('both wait again', async () => {
+    const now = await beginnings(scene);
+    return now.length === 2 && now.every((began) => !before.includes(began));
+  });
   // Another process, in SQL, in a transaction with more than one event.
   const other = await scene.tallyman.database.dedicated('another process');
   onTestFinished(() => other.end());

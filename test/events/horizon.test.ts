@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { takeTenantRole } from '../../src/engine/database/tenant.ts';
 import { emit, emitMany } from '../../src/events/emit.ts';
 import { readEvents } from '../../src/events/read.ts';
 import { seededRandom } from '../support/seeded-random.ts';
@@ -100,9 +101,8 @@ describe('the horizon', () => {
 
   it('works for a tenant, who sees the events of nobody else', async () => {
     const scene = await eventScene();
-    await scene.rows('select tallyman.prepare_tenants()');
     const client = await connect(scene);
-    const asAcme = `begin; set local role tallyman_tenant; set local tallyman.tenant = 'acme'`;
+    const asAcme = `begin; ${takeTenantRole}; set local tallyman.tenant = 'acme'`;
     await client.query(asAcme);
     await emit(client, moved('ours', { tenantId: 'acme' }));
     await client.query('commit');

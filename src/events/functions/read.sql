@@ -59,6 +59,13 @@ language sql as $$
   on conflict (name) do nothing
 $$;
 
+-- Forgets a listener: events are no longer kept for it.
+create or replace function tallyman_events.stop_listening(p_name text) returns void
+language sql as $$
+  delete from tallyman_events.set_aside s where s.listener = p_name;
+  delete from tallyman_events.listeners l where l.name = p_name
+$$;
+
 -- Whether there may be events after the listener's cursor, or one that was set aside is due: one lookup in an index each.
 create or replace function tallyman_events.has_news(p_listener text) returns boolean
 language sql stable as $$
