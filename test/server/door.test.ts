@@ -1,5 +1,6 @@
 import { request } from 'node:http';
 import { expect, test } from 'vitest';
+import { takeTenantRole } from '../../src/engine/database/tenant.ts';
 import { isLoopbackAddress } from '../../src/network/loopback.ts';
 import { ApiKeys } from '../../src/server/access/keys.ts';
 import { notLocal } from '../../src/server/access/local.ts';
@@ -97,7 +98,7 @@ test('SEC-1: tenants cannot remove the note that a key has existed', async () =>
   const admin = await test.as('admin');
   expect((await admin('POST', '/v1/keys', { name: 'k', role: 'auditor' })).status).toBe(201);
   const tried = test.tallyman.database.transaction(async (tx) => {
-    await tx.query('set local role tallyman_tenant');
+    await tx.query(takeTenantRole);
     await tx.query('delete from tallyman_server.first_key');
   });
   await expect(tried).rejects.toMatchObject({ code: '42501' });

@@ -51,6 +51,97 @@ test('SEC-5: slow requests of one tenant leave connections for another; each get
   for (const answer of await Promise.all(changes)) expect(answer.status).toBe(200);
 });
 
+/** A tenant that has just asked for something: others are not alone any more. */
+const isThere = async (ask: Ask) => expect((await ask('GET', '/v1/queues')).status).toBe(200);
+
+test('SEC-5: a batch of one tenant waits for one of another, not for all 64 that came before', async () => {
+  const scene = await server();
+  await registerKind(scene, 'noop');
+  const [greedy, other] = [await scene.as('producer', 'greedy'), await scene.as('producer', 'other')];
+  const send = (ask: Ask, jobs: number) =>
+    ask('POST', '/v1/jobs/batch', { jobs: Array.from({ length: jobs }, () => ({ kind: 'noop' })) });
+  await Promise.all([send(greedy, 2), send(other, 2)]);
+  // Each takes its time within the database, so that all have come before the first few are written.
+  await scene.rows(`
+    create function pause() returns trigger language plpgsql as $$ begin perform pg_sleep(0.05); return null; end $$;
+    create trigger pause after insert on tallyman_server.audit_events for each statement execute function pause()`);
+  let answered = 0;
+  const batches = Array.from({ length: 64 }, async () => {
+    const { status } = await send(greedy, 300);
+    answered += 1;
+    return status;
+  });
+  await until('the first one is answered', async () => answered > 0);
+  const before = answered;
+  expect((await send(other, 2)).status).toBe(201);
+  expect(answered - before).toBeLessThan(32);
+  expect(new Set(await Promise.all(batches))).toEqual(new Set([201]));
+});
+
+test('SEC-5: beside others a tenant has one large request in work; its small ones and those of others go on', async () => {
+  const scene = await server();
+  await registerKind(scene, 'noop');
+  const [slow, other] = [await scene.as('admin', 'slow'), await scene.as('admin', 'other')];
+  const text = 'x'.repeat(20_000);
+  const large = (ask: Ask) => ask('PUT', '/v1/schedules/nightly', { ...nightly, payload: { text } });
+  for (const ask of [slow, other]) expect((await large(ask)).status).toBe(200);
+  const { free } = await holdSchedule(scene, 'slow');
+  await isThere(other);
+  const held = large(slow);
+  await until('it waits for the lock', async () => (await waitingForLocks(scene)) === 1);
+  await isThere(other);
+  let isAnswered = false;
+  // It would be refused at once, if it were read.
+  const next = slow('POST', '/v1/jobs', `["${text}"`).then(({ status }) => {
+    isAnswered = true;
+    return status;
+  });
+  expect((await large(other)).status).toBe(200);
+  expect((await slow('POST', '/v1/jobs', { kind: 'noop' })).status).toBe(201);
+  expect((await other('POST', '/v1/jobs', `["${text}"`)).status).toBe(400);
+  expect(isAnswered).toBe(false);
+  await free();
+  expect((await held).status).toBe(200);
+  expect(await next).toBe(400);
+});
+
+test('SEC-5: callers that go away while their large requests wait leave no turn taken', async () => {
+  const scene = await server({ config: { 'server.tenantWaiting': 4 } });
+  await registerKind(scene, 'noop');
+  const { key } = await scene.keys.create({ tenantId: 'default', name: 'k', role: 'admin' });
+  const [mine, other] = [await scene.as('admin', 'default'), await scene.as('admin', 'other')];
+  const schedule = { ...nightly, payload: { text: 'x'.repeat(20_000) } };
+  const large = (signal?: AbortSignal) =>
+    fetch(`${scene.url}/v1/schedules/nightly`, {
+      method: 'PUT',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify(schedule),
+      ...(signal && { signal }),
+    });
+  expect((await large()).status).toBe(200);
+  const { free } = await holdSchedule(scene, 'default');
+  await isThere(other);
+  const held = large();
+  await until('it waits for the lock', async () => (await waitingForLocks(scene)) === 1);
+  const leaving = new AbortController();
+  const gone = Array.from({ length: 8 }, async () => {
+    await isThere(other);
+    return large(leaving.signal).then(
+      ({ status }) => status,
+      () => 'gone',
+    );
+  });
+  const statuses: (string | number)[] = [];
+  for (const each of gone) void each.then((status) => statuses.push(status));
+  await until('the line is full', async () => statuses.length === 4);
+  expect(statuses).toEqual([429, 429, 429, 429]);
+  leaving.abort();
+  await Promise.all(gone);
+  await free();
+  expect((await held).status).toBe(200);
+  expect((await mine('PUT', '/v1/schedules/nightly', schedule)).status).toBe(200);
+});
+
 test('SEC-5: a request whose statement takes too long is undone and says so', async () => {
   const scene = await server({ config: { 'server.statementTimeoutMs': 300 } });
   await registerKind(scene, 'noop');

@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto';
-import { expect, test } from 'vitest';
+import pg from 'pg';
+import { expect, test, vi } from 'vitest';
+import { enterTenant } from '../../src/engine/database/tenant.ts';
 import { until } from '../support/until.ts';
 import { registerKind, server, type TestServer } from './support.ts';
 
@@ -80,6 +82,41 @@ test('API-1: a batch is one statement: 1,000 jobs in one transaction, in the ord
   expect(await countOf(test, 'tallyman_server.audit_events')).toBe(1);
 });
 
+test('SEC-5, API-1: a batch of 500 jobs sends as many statements as a batch of one', async () => {
+  const test = await server();
+  const ask = await test.as('producer');
+  await registerKind(test, 'noop');
+  /** What goes to PostgreSQL during a batch: on the connection that writes it, and on all of them. */
+  const statementsOf = async (count: number) => {
+    const sent: { readonly client: unknown; readonly text: string }[] = [];
+    const original = pg.Client.prototype.query;
+    const spy = vi.spyOn(pg.Client.prototype, 'query').mockImplementation(function (
+      this: pg.Client,
+      ...args: unknown[]
+    ) {
+      const [first] = args as [string | { readonly text?: string }];
+      sent.push({ client: this, text: typeof first === 'string' ? first : (first.text ?? '') });
+      return Reflect.apply(original, this, args) as never;
+    });
+    try {
+      const jobs = Array.from({ length: count }, (_, i) => ({ kind: 'noop', payload: { i } }));
+      expect((await ask('POST', '/v1/jobs/batch', { jobs })).status).toBe(201);
+    } finally {
+      spy.mockRestore();
+    }
+    const writer = sent.find(({ text }) => text.includes('enqueue_requests'))?.client;
+    return { own: sent.filter(({ client }) => client === writer).map(({ text }) => text), all: sent.length };
+  };
+  await statementsOf(1);
+  const one = await statementsOf(1);
+  const many = await statementsOf(500);
+  expect(one.own).toHaveLength(4);
+  expect(many.own).toEqual(one.own);
+  // What runs beside it, such as heartbeats, is counted, too: one statement for each job would be 500.
+  expect(many.all).toBeLessThan(50);
+  expect(await jobsOf(test)).toBe(502);
+});
+
 test('API-1: a bad request among good ones is refused alone', async () => {
   const test = await server({ config: { 'jobs.maxPayloadBytes': 1000 } });
   const ask = await test.as('producer');
@@ -154,7 +191,7 @@ test('API-1: the role and the name of the tenant bind a shared statement, whatev
   );
   const write = (tenant: string) =>
     database.transaction(async (tx) => {
-      await tx.query(`set local role tallyman_tenant; set local tallyman.tenant = 'a'`);
+      await tx.query(enterTenant(database, 'a'));
       return tx.query('select * from tallyman_server.enqueue_requests($1, $2, $3, $4, $5, $6, true, 0)', [
         tenant,
         JSON.stringify([{ first: 1, last: 1, actor: 'x', action: 'jobs.enqueue', status: 201 }]),

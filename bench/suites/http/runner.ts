@@ -5,6 +5,8 @@ import { describePostgres, type PostgresServer, startPostgres, usingDatabase } f
 import { repeat } from '../../lib/repeat.ts';
 import type { Row, SuiteOptions, SuiteResult } from '../../lib/suite.ts';
 import type { Measured, Task } from './generator.ts';
+import { measureNeighbour, neighbourTable } from './neighbour/neighbour.ts';
+import { NEIGHBOUR } from './neighbour/summary.ts';
 import { startFastifyInsert } from './systems/fastify-insert.ts';
 import { BASELINE_SYSTEMS, SYSTEMS, type SystemName } from './systems/names.ts';
 import type { RunningSystem, Surroundings } from './systems/system.ts';
@@ -29,9 +31,19 @@ export async function run(options: SuiteOptions): Promise<SuiteResult> {
       rows.push(...measured.rows);
       failures.push(...measured.failures);
     }
+    const isChosen = options.only?.includes(NEIGHBOUR.name) ?? true;
+    if (isChosen) {
+      const measured = await measureNeighbour(server, options);
+      rows.push(...measured.rows);
+      failures.push(...measured.failures);
+    }
     return {
       rows,
-      tables: [...workloads.map((workload) => tableOf(workload, rows)), facts.join('\n')],
+      tables: [
+        ...workloads.map((workload) => tableOf(workload, rows)),
+        ...(isChosen ? [neighbourTable(rows)] : []),
+        facts.join('\n'),
+      ],
       failures,
     };
   } finally {
@@ -77,7 +89,7 @@ async function measureOnce(
 ): Promise<Measured> {
   const { measured, warmUp } = requestsOf(workload, quick);
   return usingDatabase(server, async (databaseUrl) => {
-    const running = await start(system, { databaseUrl, workload, baseline });
+    const running = await start(system, { databaseUrl, ...workload, baseline });
     try {
       const { url, callers } = running;
       const result = await measureInChild<Task, Measured>(

@@ -1,16 +1,16 @@
 import { TallymanError } from '../../engine/errors.ts';
 
 export interface TurnLimits {
-  /** Requests that use the database at once, of all tenants together. */
+  /** Requests that are worked on at once, of all tenants together. */
   readonly total: number;
-  /** The same of one tenant. */
-  readonly perTenant: number;
+  /** The same of one tenant; a function: as things are now. */
+  readonly perTenant: number | ((tenantId: string) => number);
   /** Requests of one tenant that may wait for a turn; more are refused. */
   readonly waiting: number;
 }
 
 /**
- * Gives requests their turn on the database, so that no tenant takes every connection: slow or many requests of one
+ * Gives requests their turn on something that tenants share, so that no tenant takes all of it: slow or many requests of one
  * tenant wait in a line of their own. Free turns go round the lines, one each.
  */
 export class Turns {
@@ -25,15 +25,25 @@ export class Turns {
   }
 
   async run<T>(tenantId: string, work: () => Promise<T>): Promise<T> {
-    await this.#take(tenantId);
+    const giveBack = await this.take(tenantId);
     try {
       return await work();
     } finally {
-      this.#giveBack(tenantId);
+      giveBack();
     }
   }
 
-  async #take(tenantId: string): Promise<void> {
+  /** Returns what gives the turn back; calling it again does nothing. */
+  async take(tenantId: string): Promise<() => void> {
+    await this.#wait(tenantId);
+    let isTaken = true;
+    return () => {
+      if (isTaken) this.#giveBack(tenantId);
+      isTaken = false;
+    };
+  }
+
+  async #wait(tenantId: string): Promise<void> {
     const line = this.#lines.get(tenantId);
     if (!line && this.#hasRoom(tenantId)) return this.#grant(tenantId);
     if ((line?.length ?? 0) >= this.#limits.waiting)
@@ -69,7 +79,9 @@ export class Turns {
   }
 
   #hasRoom(tenantId: string): boolean {
-    return this.#taken < this.#limits.total && (this.#takenBy.get(tenantId) ?? 0) < this.#limits.perTenant;
+    const { total, perTenant } = this.#limits;
+    const most = typeof perTenant === 'number' ? perTenant : perTenant(tenantId);
+    return this.#taken < total && (this.#takenBy.get(tenantId) ?? 0) < most;
   }
 
   #grant(tenantId: string): void {

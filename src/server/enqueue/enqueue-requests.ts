@@ -5,6 +5,7 @@ import { checkedPayload, type NewEvent } from '../../events/emit.ts';
 import type { JobRequest } from '../../host/route.ts';
 import type { ServerDependencies } from '../../host/services.ts';
 import type { AuditEvent } from '../access/audit.ts';
+import type { RecentTenants } from '../access/recent-tenants.ts';
 import { type Answer, conflict, openAnswer } from '../http/idempotency.ts';
 import { prepareJobs } from './prepare.ts';
 import { SharedCommits } from './shared-commits.ts';
@@ -15,6 +16,8 @@ export interface IncomingRequest {
   /** An event instead of jobs. */
   readonly emits?: NewEvent | undefined;
   readonly correlationId: string;
+  /** Called when it needs the processor no more and waits for its commit. */
+  readonly prepared?: () => void;
   /** The audit line that it gets when it is done. */
   readonly event: AuditEvent;
   readonly idempotency?: { readonly key: string; readonly digest: Buffer } | undefined;
@@ -28,19 +31,25 @@ const mostPreparations = 5;
 /** Takes requests that do nothing but enqueue, or emit an event, and answers each after its commit. */
 export class EnqueueRequests {
   readonly #host: ServerDependencies;
+  readonly #recent: RecentTenants;
   readonly #kinds: RegisteredKinds;
   readonly #commits: SharedCommits;
   readonly #limits: TenantLimits;
 
-  constructor(host: ServerDependencies) {
+  constructor(host: ServerDependencies, recent: RecentTenants) {
     const { tallyman } = host;
     this.#host = host;
+    this.#recent = recent;
     this.#kinds = new RegisteredKinds(tallyman.database);
     this.#limits = new TenantLimits(tallyman.database, {
       mostJobs: host.config['server.tenantJobs'],
       mostQueues: host.config['server.maxQueues'],
     });
-    this.#commits = new SharedCommits(tallyman.database, (hints) => tallyman.hint(hints));
+    this.#commits = new SharedCommits(tallyman.database, {
+      recent,
+      waiting: host.config['server.tenantWaiting'],
+      committed: (hints) => tallyman.hint(hints),
+    });
   }
 
   async handle(request: IncomingRequest): Promise<Answer & { readonly replayed: boolean }> {
@@ -55,8 +64,10 @@ export class EnqueueRequests {
         maxPayloadBytes: this.#host.config['jobs.maxPayloadBytes'],
         known: this.#host.kinds,
         registered: this.#kinds,
+        recent: this.#recent,
       });
       await this.#limits.admit(tenantId, prepared.jobs);
+      request.prepared?.();
       const settled = await this.#commits.add({
         ...prepared,
         emitted,

@@ -6,6 +6,7 @@ import type { RegisteredKind, RegisteredKinds } from '../../engine/jobs/register
 import { check, type StandardSchema } from '../../engine/jobs/standard-schema.ts';
 import { given } from '../../given.ts';
 import type { JobRequest } from '../../host/route.ts';
+import type { RecentTenants } from '../access/recent-tenants.ts';
 
 export interface Preparation {
   readonly tenantId: string;
@@ -15,6 +16,7 @@ export interface Preparation {
   /** Kinds whose definitions this process has. */
   readonly known: ReadonlyMap<string, AnyKind>;
   readonly registered: RegisteredKinds;
+  readonly recent: RecentTenants;
 }
 
 export interface PreparedJobs {
@@ -22,6 +24,9 @@ export interface PreparedJobs {
   /** What the jobs took their defaults from, by name. */
   readonly kinds: ReadonlyMap<string, RegisteredKind>;
 }
+
+/** Then other requests come in between. */
+const jobsInOneGo = 100;
 
 /** Checks everything about the jobs that can be checked before they are written, and fills in what their kinds say. */
 export async function prepareJobs(
@@ -31,6 +36,7 @@ export async function prepareJobs(
   const jobs: NewJob[] = [];
   const kinds = new Map<string, RegisteredKind>();
   for (const [i, request] of requests.entries()) {
+    if (i > 0 && i % jobsInOneGo === 0) await preparation.recent.letOthersPass(preparation.tenantId);
     const kind = kinds.get(request.kind) ?? (await kindOf(request.kind, preparation));
     kinds.set(request.kind, kind);
     const own = preparation.known.get(request.kind);

@@ -7,8 +7,9 @@ import { enterTenant } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { BusyLanes, lockOf } from '../../engine/jobs/busy-lanes.ts';
 import { exponentialMs } from '../../engine/resilience/backoff.ts';
-import { Semaphore } from '../../engine/resilience/semaphore.ts';
 import type { Hint } from '../../engine/wakeups/wakeup.ts';
+import type { RecentTenants } from '../access/recent-tenants.ts';
+import { Turns } from '../access/turns.ts';
 import {
   type EnqueueRequest,
   emitStatementOf,
@@ -49,7 +50,7 @@ export class SharedCommits {
   readonly #database: Database;
   readonly #committed: (hints: readonly Hint[]) => void;
   readonly #batcher: Batcher<EnqueueRequest, Settled>;
-  readonly #alone = new Semaphore(2);
+  readonly #alone: Turns;
   readonly #busy: BusyLanes<EnqueueRequest, Settled>;
   readonly #busySince = new WeakMap<EnqueueRequest, number>();
   /** For two shared transactions and two with a single request. */
@@ -57,10 +58,28 @@ export class SharedCommits {
   /** For those that wait for locks. */
   readonly #patient: Pipeline;
 
-  /** `committed` hears of new jobs, one for each queue. */
-  constructor(database: Database, committed: (hints: readonly Hint[]) => void) {
+  constructor(
+    database: Database,
+    {
+      recent,
+      waiting,
+      committed,
+    }: {
+      readonly recent: RecentTenants;
+      /** Large requests of one tenant that may wait. */
+      readonly waiting: number;
+      /** Hears of new jobs, one for each queue. */
+      readonly committed: (hints: readonly Hint[]) => void;
+    },
+  ) {
     this.#database = database;
     this.#committed = committed;
+    // Two keep the disk busy; beside other tenants one has to do.
+    this.#alone = new Turns({
+      total: 2,
+      perTenant: (tenantId) => (recent.isAlone(tenantId) ? 2 : 1),
+      waiting,
+    });
     this.#quick = database.openPipeline(4);
     this.#patient = database.openPipeline(2);
     this.#batcher = new Batcher({
@@ -76,7 +95,9 @@ export class SharedCommits {
     const waiting = this.#busy.follow(request);
     if (waiting) return waiting;
     if (isSmall(request)) return this.#batcher.add(request);
-    const [result] = await this.#alone.run(() => this.#write([request], { waitMs: 0, lost: 0 }));
+    const [result] = await this.#alone.run(request.tenantId, () =>
+      this.#write([request], { waitMs: 0, lost: 0 }),
+    );
     if (result instanceof Error) throw result;
     return result as Settled | Promise<Settled>;
   }
@@ -144,7 +165,7 @@ export class SharedCommits {
     const parts = partsOf(requests);
     const pipeline = waitMs === 0 ? this.#quick : this.#patient;
     const statements = parts.flatMap((own) => [
-      { text: enterTenant(own[0]?.tenantId ?? ''), values: [] },
+      { text: enterTenant(this.#database, own[0]?.tenantId ?? ''), values: [] },
       (own[0]?.emitted ? emitStatementOf : statementOf)(own, waitMs, this.#database.prepare),
     ]);
     const answers = await pipeline.transaction(statements);

@@ -7,11 +7,13 @@ import { isKeepable } from '../../engine/validate.ts';
 import type { App } from '../../host/app.ts';
 import type { ServerDependencies } from '../../host/services.ts';
 import type { AuditTrail } from '../access/audit.ts';
+import { HeavyRequests } from '../access/heavy-requests.ts';
+import { RecentTenants } from '../access/recent-tenants.ts';
 import { Turns } from '../access/turns.ts';
 import { EnqueueRequests } from '../enqueue/enqueue-requests.ts';
 import { routesOf } from '../routes/index.ts';
 import { type Certificate, minVersion } from '../tls.ts';
-import { acceptCsv, acceptJson } from './body.ts';
+import { acceptBodies } from './body.ts';
 import { allowOrigins } from './cors.ts';
 import { coreStatuses, refusalOf, type Statuses } from './errors.ts';
 import type { Gate } from './gate.ts';
@@ -58,8 +60,11 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     exposeHeadRoutes: true,
   });
   const methods = new Methods(app);
-  acceptJson(app);
-  acceptCsv(app);
+  const recent = new RecentTenants();
+  const perTenant = host.config['server.tenantConcurrency'];
+  const waiting = host.config['server.tenantWaiting'];
+  const heavy = new HeavyRequests(recent, { atOnce: perTenant, waiting });
+  acceptBodies(app, heavy);
   app.setValidatorCompiler(validatorCompiler);
   // Response schemas are documentation; they are not checked at every request.
   app.setSerializerCompiler(() => (value) => JSON.stringify(value));
@@ -99,17 +104,17 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   });
   app.get('/v1/openapi.json', { schema: { hide: true } }, async () => app.swagger());
   options.extend?.(app);
-  const enqueuing = new EnqueueRequests(host);
+  const enqueuing = new EnqueueRequests(host, recent);
   app.addHook('onClose', () => enqueuing.close());
   const uploads = new UploadMemory(host.config['server.uploadMemoryBytes']);
   const turns = new Turns({
     // Two connections stay for what is not a request: workers, keys, health.
     total: Math.max(1, host.config['database.poolSize'] - 2),
-    perTenant: host.config['server.tenantConcurrency'],
-    waiting: host.config['server.tenantWaiting'],
+    perTenant,
+    waiting,
   });
   for (const route of await routesOf(apps, host))
-    register(app, route, { host, gate, enqueuing, uploads, turns });
+    register(app, route, { host, gate, enqueuing, uploads, turns, heavy, recent });
   return app;
 }
 

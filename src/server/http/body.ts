@@ -1,45 +1,97 @@
-import type { FastifyInstance } from 'fastify';
+import type { ServerResponse } from 'node:http';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { TallymanError } from '../../engine/errors.ts';
 import { isKeepable } from '../../engine/validate.ts';
+import type { HeavyRequests } from '../access/heavy-requests.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** What answers it; parsers of bodies do not get it otherwise. */
+    response?: ServerResponse;
+  }
+}
+
+type Done = (error: Error | null, body?: unknown) => void;
 
 /**
- * Accepts only JSON, and only text that PostgreSQL can store: a NUL or half a surrogate pair would fail later, in the middle
+ * Accepts JSON, and CSV for the routes that take it (others refuse it, because they expect an object); and only text that PostgreSQL can store: a NUL or half a surrogate pair would fail later, in the middle
  * of a statement, without the name of the field.
  */
-export function acceptJson(app: FastifyInstance): void {
+export function acceptBodies(app: FastifyInstance, heavy: HeavyRequests): void {
+  app.addHook('preParsing', (request, reply, _body, done) => {
+    request.response = reply.raw;
+    done();
+  });
   const parse = app.getDefaultJsonParser('error', 'error');
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, text, done) => {
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
+    const text = body as string;
     // An optional body may also be sent empty.
     if (text === '') return done(null, undefined);
-    if (isTooDeep(text as string))
-      return done(
-        new TallymanError('VALIDATION_ERROR', `body: is more than ${mostLevels} levels deep`),
-        undefined,
-      );
-    parse(request, text as string, (error, value) => {
-      if (error) return done(error, undefined);
-      const field = /\\u(0000|d[89a-f])/i.test(text as string) ? unkeepable(value, 'body') : undefined;
-      if (field === undefined) return done(null, value);
-      done(
-        new TallymanError(
-          'VALIDATION_ERROR',
-          `${field}: contains a NUL or half a surrogate pair, which cannot be stored`,
-          {
-            details: { fields: [{ path: field }] },
-          },
-        ),
-        undefined,
-      );
+    inTurn(request, text, done, (answer) => {
+      if (isTooDeep(text))
+        return answer(new TallymanError('VALIDATION_ERROR', `body: is more than ${mostLevels} levels deep`));
+      parse(request, text, (error, value) => {
+        if (error) return answer(error);
+        const field = /\\u(0000|d[89a-f])/i.test(text) ? unkeepable(value, 'body') : undefined;
+        if (field === undefined) return answer(null, value);
+        answer(
+          new TallymanError(
+            'VALIDATION_ERROR',
+            `${field}: contains a NUL or half a surrogate pair, which cannot be stored`,
+            {
+              details: { fields: [{ path: field }] },
+            },
+          ),
+        );
+      });
     });
   });
+  app.addContentTypeParser('text/csv', { parseAs: 'string' }, (request, body, done) => {
+    const text = body as string;
+    inTurn(request, text, done, (answer) => {
+      if (isKeepable(text)) return answer(null, text);
+      answer(new TallymanError('VALIDATION_ERROR', 'body: contains a NUL, which cannot be stored'));
+    });
+  });
+
+  /** Parses a small body at once, and a large one when it is its tenant's turn. */
+  function inTurn(request: FastifyRequest, text: string, done: Done, parsing: (answer: Done) => void): void {
+    const { caller, response } = request;
+    if (!heavy.isHeavy(text.length) || !response) return parsing(done);
+    const tenantId = caller?.tenantId ?? '';
+    heavy.enter({ tenantId, response }).then(
+      (isThere) => {
+        // Nobody is left to be answered.
+        if (!isThere) return;
+        // Others come before it is checked, too.
+        parsing(async (error, value) => {
+          await heavy.letOthersPass(tenantId);
+          done(error, value);
+        });
+      },
+      (refusal: Error) => done(refusal),
+    );
+  }
 }
 
 /** What is checked, stored and shown is walked through by functions that call themselves: deeper JSON would end their stack. */
 const mostLevels = 100;
 
+/** Whether there are more brackets than levels, counted by the fastest search there is: most large bodies are flat. */
+function mayBeTooDeep(json: string): boolean {
+  let brackets = 0;
+  for (const bracket of '[{')
+    for (let at = json.indexOf(bracket); at >= 0; at = json.indexOf(bracket, at + 1)) {
+      brackets += 1;
+      if (brackets > mostLevels) return true;
+    }
+  return false;
+}
+
 /** Looks at brackets outside of texts, without parsing, at each character once. */
 function isTooDeep(json: string): boolean {
+  if (!mayBeTooDeep(json)) return false;
   let level = 0;
   let isText = false;
   for (let at = 0; at < json.length; at += 1) {
@@ -54,14 +106,6 @@ function isTooDeep(json: string): boolean {
     } else if (character === ']' || character === '}') level -= 1;
   }
   return false;
-}
-
-/** For routes that accept CSV; other routes refuse it because they expect an object. */
-export function acceptCsv(app: FastifyInstance): void {
-  app.addContentTypeParser('text/csv', { parseAs: 'string' }, (_, text, done) => {
-    if (isKeepable(text as string)) return done(null, text);
-    done(new TallymanError('VALIDATION_ERROR', 'body: contains a NUL, which cannot be stored'), undefined);
-  });
 }
 
 /** The path of the first text that cannot be stored. */

@@ -9,6 +9,8 @@ import { homeTenant } from '../../host/roles.ts';
 import { type AnyRoute, type Caller, calledWith, type Enqueues, Reply } from '../../host/route.ts';
 import { type ServerDependencies, Services } from '../../host/services.ts';
 import { type AuditEvent, type AuditTrail, auditWithin } from '../access/audit.ts';
+import type { HeavyRequests } from '../access/heavy-requests.ts';
+import type { RecentTenants } from '../access/recent-tenants.ts';
 import { asHome } from '../access/scope.ts';
 import type { Turns } from '../access/turns.ts';
 import type { EnqueueRequests } from '../enqueue/enqueue-requests.ts';
@@ -48,6 +50,8 @@ export interface RouteFrame {
   readonly enqueuing: EnqueueRequests;
   readonly uploads: UploadMemory;
   readonly turns: Turns;
+  readonly heavy: HeavyRequests;
+  readonly recent: RecentTenants;
 }
 
 /** Registers a route with authentication, and runs it in its tenant's transaction. */
@@ -63,7 +67,7 @@ export function register(app: FastifyInstance, route: AnyRoute, frame: RouteFram
 }
 
 function addRoute(app: FastifyInstance, route: AnyRoute, frame: RouteFrame): void {
-  const { host, gate, enqueuing } = frame;
+  const { host, gate, enqueuing, heavy, recent } = frame;
   const writes = isWrite(route);
   const status = route.status ?? 200;
   app.route({
@@ -91,6 +95,7 @@ function addRoute(app: FastifyInstance, route: AnyRoute, frame: RouteFrame): voi
         return;
       }
       request.caller = await gate.admit(request);
+      recent.note(request.caller.tenantId);
       requireRole(route, request.caller);
     },
     // Params are checked by then: whose page it is depends on them.
@@ -99,14 +104,27 @@ function addRoute(app: FastifyInstance, route: AnyRoute, frame: RouteFrame): voi
         request.caller = await visitorOf(route, host, request);
       },
     }),
+    // The answer is text: the processor's part is done.
+    onSend: (request, reply, content: unknown, done) => {
+      heavy.leave(reply.raw);
+      if (request.caller && typeof content === 'string')
+        heavy.answered(request.caller.tenantId, route.action, content.length);
+      done();
+    },
     handler: async (request, reply) => {
-      const answer = await (route.enqueues
-        ? enqueue(route.enqueues, status, enqueuing, request)
-        : answerOf(route, route.handle, status, frame, request));
-      if (answer.replayed) reply.header('idempotency-replayed', 'true');
-      if (answer.body instanceof Reply) return sendReply(reply, answer.body, answer.status);
-      if (typeof route.produces === 'string') reply.type(route.produces);
-      return reply.code(answer.status).send(answer.status === 204 ? undefined : answer.body);
+      const { caller } = request;
+      if (caller) await heavy.handle({ tenantId: caller.tenantId, response: reply.raw }, route.action);
+      try {
+        const answer = await (route.enqueues
+          ? enqueue(route.enqueues, status, enqueuing, request, () => heavy.leave(reply.raw))
+          : answerOf(route, route.handle, status, frame, request));
+        if (answer.replayed) reply.header('idempotency-replayed', 'true');
+        if (answer.body instanceof Reply) return sendReply(reply, answer.body, answer.status);
+        if (typeof route.produces === 'string') reply.type(route.produces);
+        return reply.code(answer.status).send(answer.status === 204 ? undefined : answer.body);
+      } finally {
+        heavy.leave(reply.raw);
+      }
     },
   });
 }
@@ -174,12 +192,14 @@ function enqueue(
   status: number,
   enqueuing: EnqueueRequests,
   request: FastifyRequest,
+  prepared: () => void,
 ): Promise<RouteAnswer> {
   const { method, url, body, id: correlationId } = request;
   const key = request.headers['idempotency-key'];
   return enqueuing.handle({
     ...(enqueues.jobs ? { jobs: enqueues.jobs(body) } : { jobs: [], emits: enqueues.event(body) }),
     correlationId,
+    prepared,
     event: eventOf(request, { outcome: 'done', status }),
     answer: enqueues.answer,
     idempotency: typeof key === 'string' ? { key, digest: digestOf({ method, url, body }) } : undefined,

@@ -1,9 +1,10 @@
-import type { Workload } from '../workloads.ts';
-
 export interface Surroundings {
   /** An empty database. */
   readonly databaseUrl: string;
-  readonly workload: Workload;
+  readonly tenants: number;
+  readonly jobsPerRequest: number;
+  /** Of the callers' keys; `producer` when absent. */
+  readonly role?: 'admin';
   /** The other checkout; with `tallyman-before` only. */
   readonly baseline: string | undefined;
 }

@@ -10,7 +10,9 @@ const here = join(import.meta.dirname, '..', '..', '..', '..');
 /** The server as a user starts it, with a rate limit that does not bind: one caller sends everything. */
 export async function startTallyman({
   databaseUrl,
-  workload,
+  tenants,
+  jobsPerRequest,
+  role,
   baseline,
 }: Surroundings): Promise<RunningSystem> {
   const main = join(baseline ?? here, 'src/cli/main.ts');
@@ -29,11 +31,11 @@ export async function startTallyman({
   };
   await saying(cli('migrate'));
   const callers: Record<string, string>[] = [];
-  for (let tenant = 0; tenant < workload.tenants; tenant += 1) {
+  for (let tenant = 0; tenant < tenants; tenant += 1) {
     const name = `tenant-${tenant}`;
     await saying(cli('tenants', 'create', name));
     const key = await saying(
-      cli('keys', 'create', '--name', 'bench', '--role', 'producer', '--tenant', name),
+      cli('keys', 'create', '--name', 'bench', '--role', role ?? 'producer', '--tenant', name),
     );
     callers.push({ authorization: `Bearer ${key.trim()}` });
   }
@@ -51,7 +53,7 @@ export async function startTallyman({
                   (select count(*)::int from tallyman_server.audit_events where outcome = 'done' and actor like 'key:%') as audited`,
         );
         const [{ jobs, audited } = { jobs: 0, audited: 0 }] = rows;
-        if (audited * workload.jobsPerRequest !== jobs)
+        if (audited * jobsPerRequest !== jobs)
           throw new Error(`${jobs} jobs, but ${audited} audited requests`);
         return jobs;
       }),
