@@ -65,7 +65,7 @@ export class Images {
     return design.svg === null || this.#checked.has(this.#keyOf(design));
   }
 
-  /** In a thread, where it competes with what else the tenant has drawn. */
+  /** In a process of its own, where it competes with what else the tenant has drawn. */
   async render(tenantId: string, design: Design): Promise<LabelImage> {
     const key = this.#keyOf(design);
     const known = this.#images.get(key);

@@ -12,7 +12,7 @@ export class TemplateError extends TallymanError {
     });
   }
 
-  /** As a thread has reported it. */
+  /** As a drawing process has reported it. */
   static reported(message: string, details: Readonly<Record<string, unknown>> = {}): TemplateError {
     return Object.assign(new TemplateError(message), { details });
   }

@@ -1,15 +1,14 @@
 /**
- * Threads that make images. Templates come from tenants: whatever one of them makes the renderer do, the event loop is free,
- * memory is limited, and a thread that works too long is ended.
+ * Processes that make images. Templates come from tenants: whatever one of them makes the renderer do, the event loop is free,
+ * memory is limited, and a process that works too long is killed. Not threads: resvg is native code, and a thread
+ * cannot be ended within it. 16 KB of SVG keep it busy for more than 20 s (an image of one pixel, drawn large and often).
  *
- * What a thread cannot be ended in is the renderer itself, which is native code: its work is bounded by what a template may
- * hold (svg-rules.ts). Until it returns, the thread counts as busy for its tenant.
- *
- * States of a thread: starting → idle ⇄ busy → ending → gone.
+ * States of a process: starting → idle ⇄ busy → ending → gone.
  */
-import { availableParallelism } from 'node:os';
+import { type ChildProcess, fork } from 'node:child_process';
+import { availableParallelism, setPriority } from 'node:os';
 import { extname } from 'node:path';
-import { Worker } from 'node:worker_threads';
+import { fileURLToPath } from 'node:url';
 import { closedError, TallymanError } from '../../../engine/errors.ts';
 import { TemplateError, TooCostlyError } from './errors.ts';
 import type { LabelImage } from './image.ts';
@@ -35,10 +34,10 @@ export interface RenderAnswer {
 
 export interface RenderPoolOptions {
   /** For one tenant; another one finds one more. Default: one for each processor, up to 4. */
-  readonly threads?: number;
-  /** How long one image may take. Default 10 s, a thousand times what it does. */
+  readonly processes?: number;
+  /** How long one image may take. Default 2 s, two hundred times what it does. */
   readonly timeMs?: number;
-  /** Of the JavaScript heap of each thread. Default 256. */
+  /** Of the JavaScript heap of each process; what the renderer takes besides is bounded by svg-rules.ts. Default 256. */
   readonly memoryMb?: number;
   /** Images of one tenant that wait at most. Default 500. */
   readonly mostWaiting?: number;
@@ -51,25 +50,29 @@ interface Job {
   readonly reject: (error: unknown) => void;
 }
 
-interface Thread {
-  readonly worker: Worker;
+interface Renderer {
+  readonly child: ChildProcess;
   isReady: boolean;
   isEnding: boolean;
   job: Job | undefined;
-  /** Whose job it is, also while the thread is being ended. */
+  /** Whose job it is, also while the process is being ended. */
   tenantId: string | undefined;
   /** How long the job has run, in ticks: a process that is stopped for a while does not tick. */
   ticks: number;
 }
 
 const tickMs = 100;
-/** What one image leaves behind fits into the processor's cache: with 24 MB an image takes a fifth more processor time. */
-const youngMb = 8;
+/** What one image leaves behind fits into the processor's cache: with 24 MB in all an image takes a fifth more processor time. */
+const semiSpaceMb = 2;
+/** The API and other tenants come first when the processors are busy; images can wait. */
+const niceness = 5;
+/** How V8 ends a process whose heap is full. */
+const outOfMemory: ReadonlySet<string | null> = new Set(['SIGABRT', 'SIGTRAP', 'SIGILL']);
 /** The sources run as they are, and so does what is built of them. */
-const script = new URL(`./render-thread${extname(import.meta.url)}`, import.meta.url);
+const script = fileURLToPath(new URL(`./render-process${extname(import.meta.url)}`, import.meta.url));
 
 export class RenderPool {
-  readonly #threads = new Set<Thread>();
+  readonly #renderers = new Set<Renderer>();
   readonly #most: number;
   readonly #mostOfTenant: number;
   readonly #mostTicks: number;
@@ -80,20 +83,20 @@ export class RenderPool {
   #ticker: NodeJS.Timeout | undefined;
 
   constructor(options: RenderPoolOptions = {}) {
-    const { threads = Math.min(4, availableParallelism()), timeMs = 10_000 } = options;
-    this.#mostOfTenant = threads;
-    this.#most = threads + 1;
+    const { processes = Math.min(4, availableParallelism()), timeMs = 2_000 } = options;
+    this.#mostOfTenant = processes;
+    this.#most = processes + 1;
     this.#mostTicks = Math.ceil(timeMs / tickMs);
     this.#memoryMb = options.memoryMb ?? 256;
     this.#mostWaiting = options.mostWaiting ?? 500;
   }
 
-  /** Threads that exist; they are started when there is work for them. */
+  /** Processes that exist; they are started when there is work for them. */
   get size(): number {
-    return this.#threads.size;
+    return this.#renderers.size;
   }
 
-  /** Images that wait for a thread. */
+  /** Images that wait for a renderer. */
   get waiting(): number {
     let waiting = 0;
     for (const jobs of this.#waiting.values()) waiting += jobs.length;
@@ -102,7 +105,7 @@ export class RenderPool {
 
   async render(tenantId: string, task: RenderTask): Promise<LabelImage> {
     const image = await this.#add(tenantId, task);
-    if (!image) throw new Error('a thread has made no image');
+    if (!image) throw new Error('a process has made no image');
     return image;
   }
 
@@ -111,14 +114,14 @@ export class RenderPool {
     await this.#add(tenantId, { ...task, only: 'check' });
   }
 
-  /** Ends all threads; what is under way is given up. */
+  /** Ends all processes; what is under way is given up. */
   async close(): Promise<void> {
-    const threads = [...this.#threads];
+    const renderers = [...this.#renderers];
     const waiting = [...this.#waiting.values()].flat();
     this.#waiting.clear();
     this.#stopTicking();
     for (const { reject } of waiting) reject(closedError());
-    await Promise.all(threads.map(({ worker }) => worker.terminate()));
+    await Promise.all(renderers.map(ended));
   }
 
   #add(tenantId: string, task: RenderTask): Promise<LabelImage | undefined> {
@@ -141,96 +144,114 @@ export class RenderPool {
     for (;;) {
       const tenantId = [...this.#waiting.keys()].find((tenant) => this.#busyFor(tenant) < this.#mostOfTenant);
       if (tenantId === undefined) return;
-      const thread = this.#freeThread();
-      if (!thread) return;
+      const renderer = this.#freeRenderer();
+      if (!renderer) return;
       const waiting = this.#waiting.get(tenantId) ?? [];
       const job = waiting.shift();
       this.#waiting.delete(tenantId);
       // To the end: every other tenant has its turn first.
       if (waiting.length > 0) this.#waiting.set(tenantId, waiting);
-      if (job) this.#assign(thread, job);
+      if (job) this.#assign(renderer, job);
     }
   }
 
   #busyFor(tenantId: string): number {
     let busy = 0;
-    for (const thread of this.#threads) if (thread.tenantId === tenantId) busy += 1;
+    for (const renderer of this.#renderers) if (renderer.tenantId === tenantId) busy += 1;
     return busy;
   }
 
-  #freeThread(): Thread | undefined {
-    for (const thread of this.#threads) if (thread.tenantId === undefined && !thread.isEnding) return thread;
-    return this.#threads.size < this.#most ? this.#start() : undefined;
+  #freeRenderer(): Renderer | undefined {
+    for (const renderer of this.#renderers)
+      if (renderer.tenantId === undefined && !renderer.isEnding) return renderer;
+    return this.#renderers.size < this.#most ? this.#start() : undefined;
   }
 
-  #start(): Thread {
-    const worker = new Worker(script, {
+  #start(): Renderer {
+    const child = fork(script, {
+      // Nothing of the configuration, above all no secrets.
       env: {},
-      resourceLimits: { maxOldGenerationSizeMb: this.#memoryMb, maxYoungGenerationSizeMb: youngMb },
+      execArgv: [`--max-old-space-size=${this.#memoryMb}`, `--max-semi-space-size=${semiSpaceMb}`],
+      // V8 writes pages about a full heap.
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+      serialization: 'advanced',
     });
-    const thread: Thread = {
-      worker,
+    const renderer: Renderer = {
+      child,
       isReady: false,
       isEnding: false,
       job: undefined,
       tenantId: undefined,
       ticks: 0,
     };
-    this.#threads.add(thread);
-    // Only work under way keeps the process alive.
-    worker.unref();
-    worker.on('message', (answer: 'ready' | RenderAnswer) => {
-      if (answer === 'ready') thread.isReady = true;
-      else this.#answered(thread, answer);
+    this.#renderers.add(renderer);
+    // Only work under way keeps this process alive.
+    release(child);
+    child.on('message', (answer: 'ready' | RenderAnswer) => {
+      if (answer !== 'ready') return this.#answered(renderer, answer);
+      renderer.isReady = true;
+      yieldTo(child);
     });
-    worker.on('error', (error: NodeJS.ErrnoException) => {
-      const isMemory = error.code === 'ERR_WORKER_OUT_OF_MEMORY';
-      this.#giveUp(thread, isMemory ? new TooCostlyError(`more than ${this.#memoryMb} MB`) : error);
+    // It could not be started, or a message could not be sent.
+    child.on('error', (error) => {
+      this.#giveUp(renderer, error);
+      child.kill('SIGKILL');
+      if (child.pid === undefined) this.#gone(renderer);
     });
-    worker.on('exit', () => {
-      this.#giveUp(thread, new Error('a thread that makes images has ended'));
-      this.#threads.delete(thread);
-      this.#dispatch();
+    child.on('exit', (_, signal) => {
+      const isMemory = outOfMemory.has(signal);
+      this.#giveUp(
+        renderer,
+        isMemory
+          ? new TooCostlyError(`more than ${this.#memoryMb} MB`)
+          : new Error('a process that makes images has ended'),
+      );
+      this.#gone(renderer);
     });
-    return thread;
+    return renderer;
   }
 
-  #assign(thread: Thread, job: Job): void {
-    thread.job = job;
-    thread.tenantId = job.tenantId;
-    thread.ticks = 0;
-    thread.worker.ref();
-    thread.worker.postMessage(job.task);
-    this.#ticker ??= setInterval(() => this.#tick(), tickMs).unref();
-  }
-
-  #answered(thread: Thread, { image, error }: RenderAnswer): void {
-    const { job } = thread;
-    if (!job) return;
-    thread.job = undefined;
-    thread.tenantId = undefined;
-    thread.worker.unref();
-    if (error) job.reject(errorOf(error));
-    else
-      job.resolve(image && { png: Buffer.from(image.png.buffer), hash: image.hash, panel: job.task.panel });
+  #gone(renderer: Renderer): void {
+    this.#renderers.delete(renderer);
     this.#dispatch();
   }
 
-  #giveUp(thread: Thread, error: Error): void {
-    thread.isEnding = true;
-    thread.job?.reject(error);
-    thread.job = undefined;
+  #assign(renderer: Renderer, job: Job): void {
+    renderer.job = job;
+    renderer.tenantId = job.tenantId;
+    renderer.ticks = 0;
+    renderer.child.ref();
+    renderer.child.channel?.ref();
+    renderer.child.send(job.task);
+    this.#ticker ??= setInterval(() => this.#tick(), tickMs).unref();
+  }
+
+  #answered(renderer: Renderer, { image, error }: RenderAnswer): void {
+    const { job } = renderer;
+    if (!job) return;
+    renderer.job = undefined;
+    renderer.tenantId = undefined;
+    release(renderer.child);
+    if (error) job.reject(errorOf(error));
+    else job.resolve(image && { png: Buffer.from(image.png), hash: image.hash, panel: job.task.panel });
+    this.#dispatch();
+  }
+
+  #giveUp(renderer: Renderer, error: Error): void {
+    renderer.isEnding = true;
+    renderer.job?.reject(error);
+    renderer.job = undefined;
   }
 
   #tick(): void {
     let isBusy = false;
-    for (const thread of this.#threads) {
-      if (!thread.job) continue;
+    for (const renderer of this.#renderers) {
+      if (!renderer.job) continue;
       isBusy = true;
-      if (thread.isReady) thread.ticks += 1;
-      if (thread.ticks <= this.#mostTicks) continue;
-      this.#giveUp(thread, new TooCostlyError(`longer than ${(this.#mostTicks * tickMs) / 1000} s`));
-      void thread.worker.terminate();
+      if (renderer.isReady) renderer.ticks += 1;
+      if (renderer.ticks <= this.#mostTicks) continue;
+      this.#giveUp(renderer, new TooCostlyError(`longer than ${(this.#mostTicks * tickMs) / 1000} s`));
+      renderer.child.kill('SIGKILL');
     }
     if (!isBusy) this.#stopTicking();
   }
@@ -246,4 +267,25 @@ function errorOf({ isTemplate, code, message, details }: NonNullable<RenderAnswe
   return code === undefined
     ? new Error(message)
     : new TallymanError(code, message, { ...(details && { details }) });
+}
+
+function release(child: ChildProcess): void {
+  child.unref();
+  child.channel?.unref();
+}
+
+/** Where this is not allowed, images have the priority of everything else. */
+function yieldTo({ pid }: ChildProcess): void {
+  try {
+    if (pid !== undefined) setPriority(pid, niceness);
+  } catch {}
+}
+
+function ended({ child }: Renderer): Promise<void> {
+  return new Promise((resolve) => {
+    if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return resolve();
+    child.ref();
+    child.once('exit', () => resolve());
+    child.kill('SIGKILL');
+  });
 }

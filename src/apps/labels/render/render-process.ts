@@ -1,13 +1,13 @@
-/** A thread of `RenderPool`: makes one image at a time, and keeps templates, fonts and glyphs for the next. */
-import { parentPort } from 'node:worker_threads';
+/** A process of `RenderPool`: makes one image at a time, and keeps templates, fonts and glyphs for the next. */
 import { messageOf, TallymanError } from '../../../engine/errors.ts';
 import { TemplateError } from './errors.ts';
 import { filled, renderLabel } from './label.ts';
 import type { RenderAnswer, RenderTask } from './render-pool.ts';
 import { readTemplate, type Template } from './template.ts';
 
-const port = parentPort;
-if (!port) throw new Error('this is the script of a thread');
+const answer = (message: RenderAnswer | 'ready'): void => {
+  process.send?.(message);
+};
 
 const mostTemplates = 50;
 const templates = new Map<string, Template>();
@@ -29,8 +29,7 @@ async function answerTo({ svg, values, panel, only }: RenderTask): Promise<Rende
       return {};
     }
     const { png, hash } = await renderLabel(template, values, panel);
-    // A copy of its own: small buffers share a large one, which would be sent as a whole.
-    return { image: { png: new Uint8Array(png), hash } };
+    return { image: { png, hash } };
   } catch (error) {
     return {
       error: {
@@ -43,10 +42,11 @@ async function answerTo({ svg, values, panel, only }: RenderTask): Promise<Rende
   }
 }
 
-port.on('message', (task: RenderTask) => {
-  void answerTo(task).then((answer) =>
-    port.postMessage(answer, answer.image ? [answer.image.png.buffer as ArrayBuffer] : []),
-  );
+process.on('message', (task: RenderTask) => {
+  void answerTo(task).then(answer);
 });
+// Signals go to all processes of a terminal or a service; the one that started this one decides when it ends.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
+process.on('disconnect', () => process.exit());
 // Loading the renderer is not part of the first image's time.
-port.postMessage('ready');
+answer('ready');
