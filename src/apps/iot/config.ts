@@ -147,7 +147,7 @@ export const iotKeys = {
   'mqtt.maxPacketSize': key<number | null>({
     schema: optionalWhole(128, 268_435_455),
     env: ['MQTT_MAX_PACKET_SIZE'],
-    doc: 'The largest message. A broker of MQTT 5 drops larger ones silently; one of 3.1.1 sends them, and is left.',
+    doc: 'The largest message. A broker of MQTT 5 drops larger ones silently; those that one of 3.1.1 sends are left out and acknowledged, with an error in the log.',
     fallback: 16 * 1024 * 1024,
   }),
   'mqtt.maxBatch': key({

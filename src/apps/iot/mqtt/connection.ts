@@ -11,8 +11,9 @@ import type { Socket } from 'node:net';
 import { generate, type IConnackPacket, type IPublishPacket, type Packet, parser } from 'mqtt-packet';
 import { messageOf, TallymanError } from '../../../engine/errors.ts';
 import { brokerOf, dial } from './dial.ts';
-import type { Delivery, Qos } from './message.ts';
+import type { Delivery, MqttMessage, Qos } from './message.ts';
 import type { MqttSettings } from './options.ts';
+import { type Oversized, OversizeFilter } from './oversize.ts';
 import {
   type Acknowledgement,
   acknowledgementBytes,
@@ -27,6 +28,8 @@ import { fromReturnCode, reasonText, socketText, unsupportedVersion } from './re
 export interface ConnectionOptions {
   readonly version: ProtocolVersion;
   readonly onDelivery: (connection: Connection, delivery: Delivery) => void;
+  /** Such a message is left out; the delivery has its place in the order, for the acknowledgement. */
+  readonly onOversized?: (connection: Connection, delivery: Delivery, bytes: number) => void;
   /** Aborting it cuts the connection, at any stage. */
   readonly signal?: AbortSignal;
 }
@@ -41,6 +44,8 @@ export class Connection {
   readonly #settings: MqttSettings;
   readonly #socket: Socket;
   readonly #onDelivery: ConnectionOptions['onDelivery'];
+  readonly #filter: OversizeFilter | undefined;
+  readonly #onOversized: ConnectionOptions['onOversized'];
   readonly #parser: ReturnType<typeof parser>;
   readonly #welcomed = Promise.withResolvers<Welcome>();
   readonly #end: (reason: string) => void;
@@ -66,6 +71,10 @@ export class Connection {
     this.#settings = settings;
     this.#socket = socket;
     this.#onDelivery = options.onDelivery;
+    this.#onOversized = options.onOversized;
+    const limit = settings.maxPacketSize;
+    if (limit !== null && options.onOversized)
+      this.#filter = new OversizeFilter(limit, (message) => this.#leaveOut(message));
     const { promise, resolve } = Promise.withResolvers<string>();
     this.ended = promise;
     this.#end = resolve;
@@ -155,13 +164,32 @@ export class Connection {
     this.#heard = true;
     const bytes = this.#opening === undefined ? chunk : this.#firstAnswer(this.#opening, chunk);
     if (bytes === undefined || this.#over) return;
-    const unread = this.#parser.parse(bytes);
-    const limit = this.#settings.maxPacketSize;
-    if (limit !== null && unread > limit) this.#fail('MQTT_CLOSED', `a packet beyond ${limit} bytes`, 0x95);
+    for (const part of this.#filter?.pass(bytes) ?? [bytes]) this.#parse(part);
     if (this.#released.length === 0) return;
     const acknowledgements = this.#released.map((packetId) => ({ type: 'pubcomp', packetId }) as const);
     this.#send(acknowledgementBytes(acknowledgements));
     this.#released = [];
+  }
+
+  #parse(bytes: Buffer): void {
+    const unread = this.#parser.parse(bytes);
+    const limit = this.#settings.maxPacketSize;
+    if (limit !== null && unread > limit) this.#fail('MQTT_CLOSED', `a packet beyond ${limit} bytes`, 0x95);
+  }
+
+  #leaveOut({ topic, qos, packetId, bytes }: Oversized): void {
+    if (this.#over || this.#leaving) return;
+    if (this.#welcome === undefined || qos > 2 || (qos > 0 && packetId === 0))
+      return this.#fail('MQTT_CLOSED', 'a malformed message', 0x81);
+    const message: MqttMessage = {
+      topic,
+      payload: Buffer.alloc(0),
+      qos: qos as Qos,
+      duplicate: false,
+      retained: false,
+      receivedAt: new Date(),
+    };
+    this.#onOversized?.(this, { message, packetId }, bytes);
   }
 
   /** A broker that speaks no MQTT 5 refuses in the format of 3.1.1, which lacks what a parser of 5 waits for. */

@@ -19,7 +19,7 @@ import { Outage } from '../../../engine/resilience/outage.ts';
 import type { Connection } from './connection.ts';
 import { brokerOf } from './dial.ts';
 import { type DeadLetter, Intake, type OnBatch, type OnCommit } from './intake.ts';
-import type { MqttMessage } from './message.ts';
+import type { Delivery, MqttMessage } from './message.ts';
 import { negotiate } from './negotiate.ts';
 import type { MqttSettings } from './options.ts';
 import type { ProtocolVersion } from './packets.ts';
@@ -60,6 +60,7 @@ export interface MqttConsumerOptions {
 
 /** Longer than a connection takes to close: the last acknowledgements must reach the broker. */
 const closeTimeoutMs = 2_000;
+const mostTopicsTold = 1000;
 
 export class MqttConsumer {
   readonly #settings: MqttSettings;
@@ -78,6 +79,8 @@ export class MqttConsumer {
   #reason: string | undefined;
   #version: ProtocolVersion | undefined;
   #connects = 0;
+  /** Told once for each topic: a device that sends one too large sends many. */
+  readonly #oversizedTopics = new Set<string>();
   #lastConnected: Date | undefined;
 
   constructor(options: MqttConsumerOptions) {
@@ -202,9 +205,23 @@ export class MqttConsumer {
     });
   }
 
+  /** It would come again at every connect, and nothing behind it. A broker of MQTT 5 leaves it out itself, and tells nobody. */
+  #leaveOut(connection: Connection, delivery: Delivery, bytes: number): void {
+    const { maxPacketSize } = this.#settings;
+    const { topic } = delivery.message;
+    const isNew = !this.#oversizedTopics.has(topic);
+    if (isNew && this.#oversizedTopics.size < mostTopicsTold) this.#oversizedTopics.add(topic);
+    this.#logger[isNew ? 'error' : 'debug'](
+      { broker: brokerOf(this.#settings), topic, bytes, maxPacketSize },
+      'an MQTT message larger than mqtt.maxPacketSize was left out and acknowledged; raise the limit if such messages are meant for us, and have it sent again',
+    );
+    this.#intake.leaveOut(connection, delivery);
+  }
+
   async #connect(signal: AbortSignal): Promise<Session> {
     const onDelivery = this.#intake.receive.bind(this.#intake);
-    const connection = await negotiate(this.#settings, { onDelivery, signal }, this.#version);
+    const onOversized = this.#leaveOut.bind(this);
+    const connection = await negotiate(this.#settings, { onDelivery, onOversized, signal }, this.#version);
     this.#connection = connection;
     // Remember the negotiated version for the next connect.
     this.#version = connection.version;

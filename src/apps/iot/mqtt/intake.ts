@@ -56,6 +56,8 @@ export interface IntakeCounters {
   batches: number;
   rejected: number;
   deadLettered: number;
+  /** Larger than `maxPacketSize`: left out. */
+  oversized: number;
 }
 
 interface Held extends Delivery {
@@ -78,6 +80,7 @@ export class Intake {
     batches: 0,
     rejected: 0,
     deadLettered: 0,
+    oversized: 0,
   };
   readonly #options: IntakeOptions;
   readonly #retry: { readonly minMs: number; readonly maxMs: number };
@@ -119,6 +122,16 @@ export class Intake {
   /** Commits that failed since the last one that succeeded. */
   get rejectedInARow(): number {
     return this.#rejectedInARow;
+  }
+
+  /** A message that is acknowledged when its turn comes, and never handed on. */
+  leaveOut(line: Line, delivery: Delivery): void {
+    if (this.#stopping.signal.aborted) return;
+    if (line !== this.#line) this.forget(line);
+    this.counters.oversized += 1;
+    this.#queue.push({ ...delivery, onBatch: async () => {}, reads: 0, done: true, refusals: 0 });
+    this.#bytes += sizeOf(delivery);
+    this.#running ??= this.#run();
   }
 
   receive(line: Line, delivery: Delivery): void {
