@@ -1,7 +1,8 @@
 import { defineApp } from '../../host/app.ts';
 import { addBoundary } from './commands/index.ts';
 import { boundaryComponent } from './component.ts';
-import { boundaryKeys, boundaryProblems } from './config.ts';
+import { boundaryKeys } from './config.ts';
+import { boundaryProblems } from './config-problems.ts';
 import { boundaryEventTypes } from './events.ts';
 import { factsLike, momentsOf } from './timeline.ts';
 

@@ -1,15 +1,12 @@
 import { z } from 'zod';
 import { key, type ValuesOf, whole } from '../../config/key.ts';
-import { isLoopbackHost } from '../../network/loopback.ts';
-import { isSlug } from './domain/zones.ts';
+import { type EventRuleConfig, eventRules, type ReceivedRuleConfig, receivedRules } from './config-rules.ts';
+import { orJson, slug } from './config-values.ts';
+import type { OnFull } from './limits/admission.ts';
 import { defaultLimits } from './limits/fill.ts';
 
 const day = 24 * 3_600_000;
 const GiB = 1024 ** 3;
-
-const slug = z.string().refine(isSlug, {
-  error: 'expected a slug: up to 63 lower-case letters, digits and single hyphens, such as plant-a',
-});
 
 /** A list of slugs, or as the text of a variable separated by commas. */
 const slugs: z.ZodType<readonly string[]> = z
@@ -19,18 +16,20 @@ const slugs: z.ZodType<readonly string[]> = z
 
 const file = z.string().min(1).nullable();
 
-/** The text of a variable is JSON. */
-const orJson = <T>(schema: z.ZodType<T>): z.ZodType<T> =>
-  z.preprocess((value) => {
-    if (typeof value !== 'string') return value;
-    try {
-      return JSON.parse(value);
-    } catch {
-      return value;
-    }
-  }, schema);
+/** Addresses, or as the text of a variable separated by commas. */
+const addresses = (protocols: readonly string[], example: string): z.ZodType<readonly string[]> =>
+  z
+    .union([z.string(), z.array(z.string())])
+    .transform((value) => (typeof value === 'string' ? value.split(',') : value).map((one) => one.trim()))
+    .pipe(
+      z.array(
+        z.string().refine((text) => URL.canParse(text) && protocols.includes(new URL(text).protocol), {
+          error: `expected addresses such as ${example}`,
+        }),
+      ),
+    );
 
-export const handOffWays = ['push', 'pull'] as const;
+export const handOffWays = ['push', 'pull', 'one-way'] as const;
 export type HandOffWay = (typeof handOffWays)[number];
 
 export interface PeerConfig {
@@ -40,9 +39,19 @@ export interface PeerConfig {
   readonly mode: readonly HandOffWay[];
   /** Public keys that sign the other zone's receipts: Ed25519, 32 bytes in base64. */
   readonly receiptKeys: readonly string[];
+  /** With one-way mode: where facts to that zone are written as files, and where files of that zone come in. */
+  readonly outbox?: string | undefined;
+  readonly inbox?: string | undefined;
+  /** With an outbox: every so often what was appended within the window is written again. */
+  readonly resend?: { readonly everyMs: number; readonly windowMs: number } | undefined;
+  /** Default: `boundary.limits.onFull`. */
+  readonly onFull?: OnFull | undefined;
 }
 
-const way = z.enum(handOffWays, { error: 'mode of a peer must be push, pull, or a list of both' });
+const wrongMode = 'mode of a peer must be push, pull, a list of both, or one-way';
+const way = z.enum(handOffWays, { error: wrongMode });
+const onFull = z.enum(['refuse', 'drop-oldest'], { error: 'expected refuse or drop-oldest' });
+const folderOfPeer = z.string().min(1).optional();
 
 const peer: z.ZodType<PeerConfig> = z.strictObject({
   url: z
@@ -53,7 +62,7 @@ const peer: z.ZodType<PeerConfig> = z.strictObject({
     .optional(),
   mode: z
     .union([way.transform((one) => [one]), z.array(way)], {
-      error: 'mode of a peer must be push, pull, or a list of both',
+      error: wrongMode,
     })
     .default([]),
   receiptKeys: z
@@ -63,6 +72,10 @@ const peer: z.ZodType<PeerConfig> = z.strictObject({
       }),
     )
     .default([]),
+  outbox: folderOfPeer,
+  inbox: folderOfPeer,
+  resend: z.strictObject({ everyMs: whole(1000), windowMs: whole(1000) }).optional(),
+  onFull: onFull.optional(),
 });
 
 const peers: z.ZodType<Readonly<Record<string, PeerConfig>>> = orJson(
@@ -108,7 +121,7 @@ export const boundaryKeys = {
   'boundary.peers': key<Readonly<Record<string, PeerConfig>>>({
     schema: peers,
     env: ['TALLYMAN_BOUNDARY_PEERS'],
-    doc: 'The other zones, by slug: `{"enterprise": {"url": "https://…", "mode": ["push", "pull"], "receiptKeys": ["…"]}}`. `mode` says what this node does: `push` its facts there, `pull` facts from there; neither: the other node connects to this one. `receiptKeys`: public keys (Ed25519, 32 bytes in base64) that sign receipts there. As a variable: JSON.',
+    doc: 'The other zones, by slug: `{"enterprise": {"url": "https://…", "mode": ["push", "pull"], "receiptKeys": ["…"]}}`. `mode` says what this node does: `push` its facts there, `pull` facts from there; neither: the other node connects to this one; `one-way` carries files: `outbox` and `inbox` are folders, and `resend` (`{"everyMs": 3600000, "windowMs": 86400000}`) writes what was appended within the window again. `onFull` is as `boundary.limits.onFull`. `receiptKeys`: public keys (Ed25519, 32 bytes in base64) that sign receipts there. As a variable: JSON.',
     fallback: {},
   }),
   'boundary.listen.host': key({
@@ -162,10 +175,16 @@ export const boundaryKeys = {
     doc: 'Private key that signs receipts of what peers deliver: Ed25519, PKCS#8 in PEM.',
     fallback: null,
   }),
+  'boundary.objects.storage': key<'files' | 'jetstream'>({
+    schema: z.enum(['files', 'jetstream']),
+    env: ['TALLYMAN_BOUNDARY_OBJECTS_STORAGE'],
+    doc: 'Where the bytes of objects lie: `files`, or `jetstream` for a zone that runs a NATS cluster and whose nodes share no folder. It does not depend on `boundary.storage`. Objects do not move when this changes.',
+    fallback: 'files',
+  }),
   'boundary.objects.folder': key({
     schema: z.string().min(1),
     env: ['TALLYMAN_BOUNDARY_OBJECTS_FOLDER'],
-    doc: 'Folder of the objects. All processes of the node need the same one.',
+    doc: 'Folder of the objects, if they are files. All processes of the node need the same one.',
     fallback: '.tallyman/objects',
   }),
   'boundary.objects.maxBytes': key({
@@ -186,6 +205,42 @@ export const boundaryKeys = {
     doc: 'How often objects without facts are looked for.',
     fallback: 3_600_000,
   }),
+  'boundary.storage': key<'postgres' | 'jetstream'>({
+    schema: z.enum(['postgres', 'jetstream']),
+    env: ['TALLYMAN_BOUNDARY_STORAGE'],
+    doc: 'Where the facts lie: `postgres`, or `jetstream` for a zone that runs a NATS cluster. Everything else stays in PostgreSQL. Facts do not move when this changes.',
+    fallback: 'postgres',
+  }),
+  'boundary.jetstream.servers': key<readonly string[]>({
+    schema: addresses(['nats:', 'tls:'], 'nats://host:port'),
+    env: ['TALLYMAN_BOUNDARY_JETSTREAM_SERVERS'],
+    doc: 'Servers of the NATS cluster, `nats://host:port` or `tls://host:port`; `user:password@` or `token@` may go before the host.',
+    fallback: [],
+  }),
+  'boundary.jetstream.monitorUrls': key<readonly string[]>({
+    schema: addresses(['http:', 'https:'], 'http://host:8222'),
+    env: ['TALLYMAN_BOUNDARY_JETSTREAM_MONITOR_URLS'],
+    doc: 'Monitoring ports of all servers of the cluster, `http://host:8222`. A node starts only if they say `sync_always`.',
+    fallback: [],
+  }),
+  'boundary.jetstream.replicas': key({
+    schema: whole(1, 5),
+    env: ['TALLYMAN_BOUNDARY_JETSTREAM_REPLICAS'],
+    doc: 'Copies of each fact and object: 3 or 5. With 1, for development, they are lost with the disk of one server.',
+    fallback: 3,
+  }),
+  'boundary.jetstream.credentialsFile': key({
+    schema: file,
+    env: ['TALLYMAN_BOUNDARY_JETSTREAM_CREDENTIALS_FILE'],
+    doc: 'Credentials of the NATS account (`.creds`). Read with each connection.',
+    fallback: null,
+  }),
+  'boundary.jetstream.caFile': key({
+    schema: file,
+    env: ['TALLYMAN_BOUNDARY_JETSTREAM_CA_FILE'],
+    doc: 'Authority that signs the certificates of the NATS servers, PEM, where it is none of the system.',
+    fallback: null,
+  }),
   'boundary.limits.maxBytes': key({
     schema: whole(1),
     env: ['TALLYMAN_BOUNDARY_LIMITS_MAX_BYTES'],
@@ -195,7 +250,7 @@ export const boundaryKeys = {
   'boundary.limits.reserveBytes': key({
     schema: whole(0),
     env: ['TALLYMAN_BOUNDARY_LIMITS_RESERVE_BYTES'],
-    doc: 'Free space that streams leave on the disk of `boundary.objects.folder`.',
+    doc: 'Free space that streams leave on the disk of `boundary.objects.folder`. Not looked at where objects are no files.',
     fallback: defaultLimits.reserveBytes,
   }),
   'boundary.limits.refuseAt': key({
@@ -210,6 +265,24 @@ export const boundaryKeys = {
     doc: 'A stream that was full takes facts again when it is down to this. Must be below `boundary.limits.refuseAt`.',
     fallback: defaultLimits.acceptAt,
   }),
+  'boundary.limits.onFull': key<OnFull>({
+    schema: onFull,
+    env: ['TALLYMAN_BOUNDARY_LIMITS_ON_FULL'],
+    doc: 'What a full stream does: `refuse` facts, or drop its oldest ones (`drop-oldest`), which become gap records in the other zone. A peer may say otherwise.',
+    fallback: 'refuse',
+  }),
+  'boundary.pace.factsPerSecond': key({
+    schema: whole(0),
+    env: ['TALLYMAN_BOUNDARY_PACE_FACTS_PER_SECOND'],
+    doc: 'How many facts of a backlog this node carries in a second, for each stream. 0: no limit. While producers append the backlog steps back in any case.',
+    fallback: 0,
+  }),
+  'boundary.pace.bytesPerSecond': key({
+    schema: whole(0),
+    env: ['TALLYMAN_BOUNDARY_PACE_BYTES_PER_SECOND'],
+    doc: 'How many bytes of a backlog this node carries in a second, for each stream. Objects are not counted. 0: no limit.',
+    fallback: 0,
+  }),
   'boundary.retention.keepMs': key({
     schema: whole(0),
     env: ['TALLYMAN_BOUNDARY_RETENTION_KEEP_MS'],
@@ -222,6 +295,18 @@ export const boundaryKeys = {
     doc: 'How often old facts are looked for.',
     fallback: 60_000,
   }),
+  'boundary.eventsAsFacts': key<readonly EventRuleConfig[]>({
+    schema: eventRules,
+    env: ['TALLYMAN_BOUNDARY_EVENTS_AS_FACTS'],
+    doc: 'Events that become facts: `[{"event": "rfid.movement", "to": "enterprise", "predicate": "moved_to"}]`. `event` is a type, or a beginning such as `rfid.*`. `subject` (`tag:{payload.epc_hex}`; default: from the aggregate) and `labels` are optional. A new zone in `to` gets the events from the next start on. As a variable: JSON.',
+    fallback: [],
+  }),
+  'boundary.factsAsEvents': key<readonly ReceivedRuleConfig[]>({
+    schema: receivedRules,
+    env: ['TALLYMAN_BOUNDARY_FACTS_AS_EVENTS'],
+    doc: 'Facts that come in and become events `boundary.fact.received`: `[{"predicate": "moved_to", "from": "plant-a"}]`; `[{}]` is every fact. As a variable: JSON.',
+    fallback: [],
+  }),
   'boundary.stalledAfterMs': key({
     schema: whole(1000, day),
     env: ['TALLYMAN_BOUNDARY_STALLED_AFTER_MS'],
@@ -231,77 +316,3 @@ export const boundaryKeys = {
 } as const;
 
 export type BoundaryConfig = ValuesOf<typeof boundaryKeys>;
-
-/** Settings that do not fit together, with the name of the key. */
-export function boundaryProblems(config: BoundaryConfig): readonly string[] {
-  const zone = config['boundary.zone'];
-  if (zone === null) return [];
-  return [
-    ...tlsProblems(config),
-    ...peerProblems(config, zone),
-    ...(config['boundary.limits.acceptAt'] < config['boundary.limits.refuseAt']
-      ? []
-      : [
-          `boundary.limits.acceptAt (${config['boundary.limits.acceptAt']}) must be below boundary.limits.refuseAt (${config['boundary.limits.refuseAt']}): a full stream would take facts again at once`,
-        ]),
-    ...(config['boundary.receiptKeyFile'] === null
-      ? [
-          'boundary.receiptKeyFile is not set: it signs receipts of what peers deliver. Make one: openssl genpkey -algorithm ed25519 -out receipt.key',
-        ]
-      : []),
-  ];
-}
-
-const tlsKeys = ['boundary.tls.certFile', 'boundary.tls.keyFile', 'boundary.tls.caFile'] as const;
-
-function tlsProblems(config: BoundaryConfig): string[] {
-  const missing = tlsKeys.filter((name) => config[name] === null);
-  if (missing.length === tlsKeys.length) {
-    const host = config['boundary.listen.host'];
-    return [
-      ...(isLoopbackHost(host)
-        ? []
-        : [
-            `boundary.listen.host is ${host}: without certificates (boundary.tls.certFile) the boundary listens on loopback only`,
-          ]),
-      ...(Object.keys(config['boundary.peers']).length === 0
-        ? []
-        : [
-            'boundary.peers needs certificates: set boundary.tls.certFile, boundary.tls.keyFile and boundary.tls.caFile',
-          ]),
-    ];
-  }
-  return [
-    ...missing.map((name) => `${name} is not set, and belongs to the other keys under boundary.tls`),
-    ...(config['boundary.trustDomain'] === null
-      ? ['boundary.trustDomain is not set: certificates name it']
-      : []),
-  ];
-}
-
-function peerProblems(config: BoundaryConfig, zone: string): string[] {
-  const others = Object.entries(config['boundary.peers']);
-  const known = new Set([...others.map(([name]) => name), ...config['boundary.zones']]);
-  const sendsTo = config['boundary.sendsTo'];
-  return [
-    ...others.flatMap(([name, { url, mode, receiptKeys }]) => {
-      const key = `boundary.peers.${name}`;
-      if (name === zone) return [`${key} is the zone of this node (boundary.zone)`];
-      const isSentTo = sendsTo.length === 0 || sendsTo.includes(name);
-      return [
-        ...(mode.length > 0 && url === undefined
-          ? [`${key}.url is not set, and ${key}.mode says to connect to it`]
-          : []),
-        ...(isSentTo && receiptKeys.length === 0
-          ? [`${key}.receiptKeys is empty: receipts of what is sent there could not be checked`]
-          : []),
-      ];
-    }),
-    ...sendsTo
-      .filter((name) => !known.has(name))
-      .map(
-        (name) =>
-          `boundary.sendsTo names "${name}", which is neither in boundary.peers nor in boundary.zones`,
-      ),
-  ];
-}

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { defineEventType } from '../../events/catalogue.ts';
 import type { NewEvent } from '../../events/emit.ts';
+import { receivedType } from './domain/event-rules.ts';
 
 const zone = z.string().describe('Slug of a zone');
 const stream = { from_zone: zone, to_zone: zone };
@@ -30,6 +31,12 @@ export const boundaryEventTypes = [
   streamEvent('stalled', 'The other zone answers and facts wait, but the frontier does not move'),
   streamEvent('recovered', 'A stalled stream moves again; or nothing waits, or the other zone is away'),
   defineEventType({
+    type: 'boundary.stream.dropped',
+    summary: 'A full stream dropped its oldest facts; those that had not crossed become gap records',
+    aggregateType: 'stream',
+    schema: z.object({ ...stream, count: z.number().describe('How many facts') }),
+  }),
+  defineEventType({
     type: 'boundary.fact.quarantined',
     summary: 'The receiver could not take a fact; it is kept in quarantine, and the stream goes on',
     aggregateType: 'fact',
@@ -42,6 +49,26 @@ export const boundaryEventTypes = [
         .describe('`store`: told in the zone that sent it; `forward`: in the other'),
       reason: z.string(),
       message: z.string(),
+    }),
+  }),
+  defineEventType({
+    type: receivedType,
+    summary: 'A fact came in from another zone, and a rule in `boundary.factsAsEvents` names it',
+    aggregateType: 'subject',
+    schema: z.object({
+      message_id: z.string(),
+      ...stream,
+      offset: z.number(),
+      subject: z.string(),
+      predicate: z.string(),
+      object: z.json(),
+      object_omitted: z.boolean().describe('The object would make the event larger than an event may be'),
+      object_ref: z.object({ bucket: z.string(), key: z.string(), digest: z.string() }).nullable(),
+      labels: z.record(z.string(), z.string()),
+      correlation_id: z.string().nullable(),
+      causation_id: z.string().nullable(),
+      produced_at: z.string().describe('ISO 8601, UTC, by the clock of the producer'),
+      accepted_at: z.string().describe('ISO 8601, UTC, by the clock of the node that took it in'),
     }),
   }),
 ];
@@ -60,6 +87,14 @@ export const streamChanged = (
   aggregateType: 'stream',
   aggregateId: `${from}/${to}`,
   payload: { from_zone: from, to_zone: to },
+  tenantId,
+});
+
+export const factsDropped = ({ tenantId, from, to }: Stream, count: number): NewEvent => ({
+  type: 'boundary.stream.dropped',
+  aggregateType: 'stream',
+  aggregateId: `${from}/${to}`,
+  payload: { from_zone: from, to_zone: to, count },
   tenantId,
 });
 

@@ -59,6 +59,14 @@ export class Intake {
     return this.#during(() => this.#appendAll(caller, inputs));
   }
 
+  /**
+   * Facts of one stream whose order counts, without stored objects. An error for each that can never be taken, in their order.
+   * Throws if one cannot be taken now: those before it may be in, those behind it are not.
+   */
+  appendInOrder(caller: Caller, inputs: readonly FactInput[]): Promise<(Error | undefined)[]> {
+    return this.#during(() => this.#appendInOrder(caller, inputs));
+  }
+
   async #during<T>(work: () => Promise<T>): Promise<T> {
     this.#underWay += 1;
     try {
@@ -81,15 +89,61 @@ export class Intake {
     );
   }
 
-  /** Everything that may take time, but for the append itself. */
-  async #prepare(caller: Caller, input: FactInput): Promise<() => Promise<Appended>> {
-    const { zone, zones, store, admission } = this.#options;
+  async #appendInOrder(caller: Caller, inputs: readonly FactInput[]): Promise<(Error | undefined)[]> {
+    const { store, admission } = this.#options;
+    const refusals: (Error | undefined)[] = inputs.map(() => undefined);
+    const ready: { readonly i: number; readonly stream: StreamId; readonly made: NewFact }[] = [];
+    let notNow: unknown;
+    for (const [i, input] of inputs.entries()) {
+      try {
+        const { stream, fact, made } = this.#check(caller, input);
+        await admission.admit(stream, fact.object.length + aboutARecord);
+        ready.push({ i, stream, made });
+      } catch (error) {
+        if (!isForGood(error)) {
+          notNow = error;
+          break;
+        }
+        refusals[i] = error;
+      }
+    }
+    const [first] = ready;
+    if (first) {
+      try {
+        await store.appendInOrder(
+          first.stream,
+          ready.map(({ made }) => made),
+        );
+      } catch (error) {
+        if (!isForGood(error)) throw error;
+        for (const { i, stream, made } of ready)
+          refusals[i] = await store.appendInOrder(stream, [made]).then(
+            () => undefined,
+            (each: unknown) => {
+              if (isForGood(each)) return each;
+              throw each;
+            },
+          );
+      }
+    }
+    if (notNow !== undefined) throw notNow;
+    return refusals;
+  }
+
+  #check(caller: Caller, input: FactInput): { stream: StreamId; fact: Fact; made: NewFact } {
+    const { zone, zones } = this.#options;
     const fact = checkFact(input, zones);
     caller.authorize(fact);
     if (fact.from !== zone) throw elsewhere(fact.from, zone);
+    const stream: StreamId = { tenantId: caller.tenantId, buffer: 'store', from: fact.from, to: fact.to };
+    return { stream, fact, made: { record: recordOf(fact, this.#now()), digest: contentDigest(fact) } };
+  }
+
+  /** Everything that may take time, but for the append itself. */
+  async #prepare(caller: Caller, input: FactInput): Promise<() => Promise<Appended>> {
+    const { store, admission } = this.#options;
+    const { stream, fact, made } = this.#check(caller, input);
     const { tenantId } = caller;
-    const stream: StreamId = { tenantId, buffer: 'store', from: fact.from, to: fact.to };
-    const made = { record: recordOf(fact, this.#now()), digest: contentDigest(fact) };
     try {
       await admission.admit(stream, fact.object.length + aboutARecord);
     } catch (error) {
@@ -115,10 +169,10 @@ export class Intake {
     };
   }
 
-  async #hold({ tenantId, buffer, from }: StreamId, { reference, messageId }: Fact): Promise<void> {
+  async #hold({ tenantId, buffer, from, to }: StreamId, { reference, messageId }: Fact): Promise<void> {
     if (!reference) return;
     const { bucket, key, digest } = reference;
-    await this.#options.objects.hold({ tenantId, bucket, key, digest, buffer, from, messageId });
+    await this.#options.objects.hold({ tenantId, bucket, key, digest, buffer, from, to, messageId });
   }
 }
 
@@ -143,7 +197,13 @@ function heldBack<T>(
 }
 
 const mayPass = (error: unknown): boolean =>
-  !(error instanceof BoundaryError) || error.code === 'RESOURCE_EXHAUSTED';
+  !(error instanceof BoundaryError) || error.code === 'RESOURCE_EXHAUSTED' || error.code === 'UNAVAILABLE';
+
+/** What the fact itself is the cause of. Anything else may be otherwise the next time. */
+const isForGood = (error: unknown): error is Error =>
+  error instanceof BoundaryError
+    ? error.code === 'INVALID_ARGUMENT' || error.code === 'ALREADY_EXISTS'
+    : /^(22|23|54)/.test((error as { code?: string }).code ?? '');
 
 const behind = (messageId: string): BoundaryError =>
   new BoundaryError(

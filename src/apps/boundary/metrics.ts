@@ -6,6 +6,7 @@ export interface BoundaryObserver {
   /** Of all streams; what is not in the list is no longer told. */
   saw(streams: readonly StreamStatus[], stalled: ReadonlySet<StreamStatus>): void;
   refused(code: string): void;
+  dropped(from: string, to: string, count: number): void;
   certificateExpires(at: Date): void;
 }
 
@@ -35,6 +36,12 @@ export function exposeBoundary(registry: Registry): BoundaryObserver {
     'quarantined_facts',
     'Facts in quarantine, because the receiver could not take them.',
   );
+  const refusedEvents = new Gauge({
+    name: 'tallyman_boundary_refused_events',
+    help: 'Events that a rule should have made facts of, and that can never be one.',
+    labelNames: [...ofStream],
+    registers,
+  });
   const mode = new Gauge({
     name: 'tallyman_boundary_mode',
     help: '1 for the mode that a hand-off of this node is in: normal, autonomous (the other zone cannot be reached) or refused (it answers, and does not take what comes next).',
@@ -47,6 +54,12 @@ export function exposeBoundary(registry: Registry): BoundaryObserver {
     labelNames: ['reason'],
     registers,
   });
+  const drops = new Counter({
+    name: 'tallyman_boundary_dropped_facts_total',
+    help: 'Facts that full streams have dropped to make room (boundary.limits.onFull).',
+    labelNames: ['from', 'to'],
+    registers,
+  });
   const expires = new Gauge({
     name: 'tallyman_boundary_certificate_expires_timestamp_seconds',
     help: 'When the certificate of this node expires.',
@@ -54,7 +67,8 @@ export function exposeBoundary(registry: Registry): BoundaryObserver {
   });
   return {
     saw: (streams, standing) => {
-      for (const each of [frontier, backlog, lag, bytes, full, stalled, quarantined, mode]) each.reset();
+      for (const each of [frontier, backlog, lag, bytes, full, stalled, quarantined, refusedEvents, mode])
+        each.reset();
       for (const stream of streams) {
         const { buffer, from, to } = stream;
         const labels = { buffer, from, to };
@@ -65,12 +79,14 @@ export function exposeBoundary(registry: Registry): BoundaryObserver {
         full.set(labels, stream.state?.fullSince ? 1 : 0);
         stalled.set(labels, standing.has(stream) ? 1 : 0);
         quarantined.set(labels, stream.quarantined);
+        refusedEvents.set(labels, stream.refusedEvents);
         const now = stream.handOff?.mode;
         if (now !== undefined)
           for (const each of modes) mode.set({ ...labels, mode: each }, each === now ? 1 : 0);
       }
     },
     refused: (reason) => refusals.inc({ reason }),
+    dropped: (from, to, count) => drops.inc({ from, to }, count),
     certificateExpires: (at) => expires.set(at.getTime() / 1000),
   };
 }

@@ -1,13 +1,17 @@
 /** The parts of a node that serve, carry and commands share: storage, objects, intake. */
 import type { Database } from '../../engine/database/database.ts';
-import { TallymanError } from '../../engine/errors.ts';
+import { TenantDatabase } from '../../engine/database/tenant.ts';
+import { messageOf, TallymanError } from '../../engine/errors.ts';
+import { emit } from '../../events/emit.ts';
 import { authorize, type Identity } from './domain/identity.ts';
+import { factsDropped } from './events.ts';
 import { type Caller, Intake } from './intake.ts';
-import { Admission, freeBytesOf } from './limits/admission.ts';
+import { Admission, type AdmissionOptions, freeBytesOf } from './limits/admission.ts';
 import type { Blobs } from './objects/blobs.ts';
 import { FileBlobs } from './objects/files.ts';
 import { Objects } from './objects/objects.ts';
-import type { Settings } from './settings.ts';
+import { onFullOf, type Settings } from './settings.ts';
+import { NodeStore } from './store/node-store.ts';
 import { PostgresFactStore } from './store/postgres/store.ts';
 import type { FactStore, StreamId } from './store/store.ts';
 
@@ -19,31 +23,84 @@ export interface NodeParts {
   readonly objects: Objects;
   readonly admission: Admission;
   readonly intake: Intake;
+  stop(): Promise<void>;
 }
 
 /** A hold counts for this long: longer than an append can take. */
 export const holdGraceMs = 600_000;
 
-/** Stop the store when the parts are no longer needed. */
-export async function openNode(settings: Settings, database: Database): Promise<NodeParts> {
+/** Stop the parts when they are no longer needed. */
+export async function openNode(
+  settings: Settings,
+  database: Database,
+  { onDropped }: { readonly onDropped?: AdmissionOptions['onDropped'] } = {},
+): Promise<NodeParts> {
   const { zone, zones, limits } = settings;
-  const { folder, maxBytes } = settings.objects;
-  const store = new PostgresFactStore(database);
-  const blobs = await FileBlobs.open(folder).catch((error: unknown) => {
+  const { folder, maxBytes, storage } = settings.objects;
+  const blobs = await openBlobs(settings, database);
+  const store = await openStore(settings, database).catch(async (error: unknown) => {
+    await blobs.stop();
+    throw error;
+  });
+  const objects = new Objects({ database, blobs, maxBytes });
+  const freeBytes = storage === 'files' ? freeBytesOf(folder) : async () => undefined;
+  const admission = new Admission({
+    ...{ store, limits, freeBytes },
+    onFull: ({ buffer, to }) => (buffer === 'store' ? onFullOf(settings, to) : 'refuse'),
+    onDropped: (stream, count) => {
+      void noteDropped(database, stream, count).catch((error) =>
+        database.logger.warn({ error: messageOf(error) }, 'the event of dropped facts could not be emitted'),
+      );
+      onDropped?.(stream, count);
+    },
+  });
+  const intake = new Intake({ zone, zones, store, objects, admission, holdGraceMs });
+  const stop = async (): Promise<void> => {
+    await Promise.all([store.stop(), blobs.stop()]);
+  };
+  return { settings, database, store, blobs, objects, admission, intake, stop };
+}
+
+async function noteDropped(database: Database, stream: StreamId, count: number): Promise<void> {
+  await new TenantDatabase(database, stream.tenantId).transaction((tx) =>
+    emit(tx, factsDropped(stream, count)),
+  );
+}
+
+/** The packages of NATS are loaded only where they are used. */
+async function openStore(
+  { storage, jetstream, tenantId, zone }: Settings,
+  database: Database,
+): Promise<FactStore> {
+  if (storage === 'postgres') return new PostgresFactStore(database);
+  const { JetStreamLog } = await import('./store/jetstream/log.ts');
+  const options = { ...jetstream, tenantId, zone, logger: database.logger };
+  return new NodeStore(database, await JetStreamLog.open(database, options));
+}
+
+/** With a connection of its own: large objects do not hold up facts. */
+async function openBlobs(
+  { objects: { storage, folder }, jetstream, tenantId, zone }: Settings,
+  { logger }: Database,
+): Promise<Blobs> {
+  if (storage === 'jetstream') {
+    const { JetStreamBlobs } = await import('./objects/jetstream/blobs.ts');
+    return JetStreamBlobs.open({ ...jetstream, tenantId, zone, logger });
+  }
+  return FileBlobs.open(folder).catch((error: unknown) => {
     throw new TallymanError(
       'BAD_CONFIG',
       `boundary.objects.folder (${folder}) cannot be used: ${(error as Error).message}`,
       { cause: error },
     );
   });
-  const objects = new Objects({ database, blobs, maxBytes });
-  const admission = new Admission({ store, limits, freeBytes: freeBytesOf(folder) });
-  const intake = new Intake({ zone, zones, store, objects, admission, holdGraceMs });
-  return { settings, database, store, blobs, objects, admission, intake };
 }
 
 /** A caller on this machine, with the node's own configuration: it may do what anyone of the zone may. */
-export function localCaller({ zone, sendsTo, tenantId }: Settings, name: string): Caller {
+export function localCaller(
+  { zone, sendsTo, tenantId }: Pick<Settings, 'zone' | 'sendsTo' | 'tenantId'>,
+  name: string,
+): Caller {
   const who: Identity = { zone, role: 'local', name };
   return {
     tenantId,

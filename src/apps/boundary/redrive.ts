@@ -51,11 +51,11 @@ export async function redrive(
   const record = recordIn(entry);
   const { reference } = record;
   const messageId = as ?? standInId('redrive', entry);
-  const { tenantId, buffer, from } = options.stream;
+  const { tenantId, buffer, from, to } = options.stream;
   if (reference) {
     const { bucket, key, digest } = reference;
     // Before the fact is appended, as with every fact: the object must be here, and stays.
-    await options.objects.hold({ tenantId, bucket, key, digest, buffer, from, messageId });
+    await options.objects.hold({ tenantId, bucket, key, digest, buffer, from, to, messageId });
   }
   return standIn(options, entry, { ...record, messageId, standsFor: originOf(entry, record) }, 'redriven');
 }

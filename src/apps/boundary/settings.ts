@@ -3,16 +3,26 @@ import { createPrivateKey, createPublicKey, hash, type KeyObject } from 'node:cr
 import { readFile } from 'node:fs/promises';
 import { messageOf, TallymanError } from '../../engine/errors.ts';
 import type { BoundaryConfig, HandOffWay } from './config.ts';
+import type { EventRule, ReceivedRule } from './domain/event-rules.ts';
 import type { IdentityRules } from './domain/identity.ts';
 import { isSignedBy, type ReceiptKey, type SignedReceipt } from './domain/receipt.ts';
 import { type Zone, Zones } from './domain/zones.ts';
+import type { PaceOptions } from './handoff/pace.ts';
+import type { OnFull } from './limits/admission.ts';
 import type { Limits } from './limits/fill.ts';
+import type { JetStreamOptions } from './store/jetstream/session.ts';
 
 export interface PeerSettings {
   readonly zone: Zone;
   readonly url: string | undefined;
   readonly ways: readonly HandOffWay[];
   readonly receiptKeys: readonly KeyObject[];
+  /** In one-way mode: where files leave, and where they come in. */
+  readonly outbox?: string | undefined;
+  readonly inbox?: string | undefined;
+  readonly resend?: { readonly everyMs: number; readonly windowMs: number } | undefined;
+  /** What the stream to this zone does when it is full. */
+  readonly onFull?: OnFull | undefined;
 }
 
 export interface CertificateFiles {
@@ -31,15 +41,27 @@ export interface Settings {
   readonly tls: { readonly files: CertificateFiles; readonly identities: IdentityRules } | undefined;
   readonly receiptKeyFile: string;
   readonly objects: {
+    readonly storage: 'files' | 'jetstream';
     readonly folder: string;
     readonly maxBytes: number;
     readonly graceMs: number;
     readonly collectMs: number;
   };
+  /** Where the facts lie. */
+  readonly storage: 'postgres' | 'jetstream';
+  /** Used by what lies there. */
+  readonly jetstream: Omit<JetStreamOptions, 'logger' | 'keeps'>;
   readonly limits: Limits;
+  /** Of streams to zones that are no peers, and of peers that do not say. */
+  readonly onFull: OnFull;
+  readonly pace: Pick<PaceOptions, 'factsPerSecond' | 'bytesPerSecond'>;
   readonly keepMs: number;
   readonly trimMs: number;
   readonly stalledAfterMs: number;
+  /** Events that become facts. */
+  readonly eventRules: readonly EventRule[];
+  /** Facts that become events. */
+  readonly receivedRules: readonly ReceivedRule[];
 }
 
 /** Undefined where no zone is configured. */
@@ -55,30 +77,67 @@ export function settingsFrom(config: BoundaryConfig): Settings | undefined {
     zones,
     sendsTo: listed.length > 0 ? listed : zones.all.filter((each) => each !== zone),
     tenantId: config['boundary.tenant'],
-    peers: peers.map(([name, { url, mode, receiptKeys }]) => ({
+    peers: peers.map(([name, { url, mode, receiptKeys, outbox, inbox, resend, onFull }]) => ({
       zone: zones.resolve(name, 'boundary.peers'),
       url,
       ways: mode,
       receiptKeys: receiptKeys.map(publicKeyOf),
+      ...{ outbox, inbox, resend, onFull },
     })),
     listen: { host: config['boundary.listen.host'], port: config['boundary.listen.port'] },
     tls: tlsOf(config),
     receiptKeyFile: config['boundary.receiptKeyFile'] ?? '',
     objects: {
+      storage: config['boundary.objects.storage'],
       folder: config['boundary.objects.folder'],
       maxBytes: config['boundary.objects.maxBytes'],
       graceMs: config['boundary.objects.graceMs'],
       collectMs: config['boundary.objects.collectMs'],
     },
+    storage: config['boundary.storage'],
+    jetstream: jetstreamOf(config),
     limits: {
       maxBytes: config['boundary.limits.maxBytes'],
       reserveBytes: config['boundary.limits.reserveBytes'],
       refuseAt: config['boundary.limits.refuseAt'],
       acceptAt: config['boundary.limits.acceptAt'],
     },
+    onFull: config['boundary.limits.onFull'],
+    pace: paceOf(config),
     keepMs: config['boundary.retention.keepMs'],
     trimMs: config['boundary.retention.trimMs'],
     stalledAfterMs: config['boundary.stalledAfterMs'],
+    eventRules: config['boundary.eventsAsFacts'].map((rule) => ({
+      ...rule,
+      to: zones.resolve(rule.to, 'boundary.eventsAsFacts'),
+    })),
+    receivedRules: config['boundary.factsAsEvents'].map(({ predicate, from }) => ({
+      predicate,
+      from: from === undefined ? undefined : zones.resolve(from, 'boundary.factsAsEvents'),
+    })),
+  };
+}
+
+function paceOf(config: BoundaryConfig): Settings['pace'] {
+  const factsPerSecond = config['boundary.pace.factsPerSecond'];
+  const bytesPerSecond = config['boundary.pace.bytesPerSecond'];
+  return {
+    ...(factsPerSecond > 0 && { factsPerSecond }),
+    ...(bytesPerSecond > 0 && { bytesPerSecond }),
+  };
+}
+
+/** What a stream of this zone does when it is full. */
+export const onFullOf = ({ peers, onFull }: Pick<Settings, 'peers' | 'onFull'>, to: string): OnFull =>
+  peers.find(({ zone }) => zone === to)?.onFull ?? onFull;
+
+function jetstreamOf(config: BoundaryConfig): Settings['jetstream'] {
+  return {
+    servers: config['boundary.jetstream.servers'],
+    monitorUrls: config['boundary.jetstream.monitorUrls'],
+    replicas: config['boundary.jetstream.replicas'],
+    credentialsFile: config['boundary.jetstream.credentialsFile'] ?? undefined,
+    caFile: config['boundary.jetstream.caFile'] ?? undefined,
   };
 }
 

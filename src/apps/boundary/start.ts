@@ -1,6 +1,8 @@
 import { prepareTenants } from '../../engine/database/tenant.ts';
 import { messageOf, TallymanError } from '../../engine/errors.ts';
 import type { Host, RunningApp } from '../../host/app.ts';
+import { EventsFromFacts } from './bridge/events-from-facts.ts';
+import { FactsFromEvents } from './bridge/facts-from-events.ts';
 import {
   type CertificateOptions,
   type Certificates,
@@ -11,10 +13,12 @@ import type { BoundaryConfig } from './config.ts';
 import { signReceipt } from './domain/receipt.ts';
 import { Carrier, type CarrierOptions } from './handoff/carrier.ts';
 import { PeerConnections } from './handoff/connections.ts';
+import { Pace } from './handoff/pace.ts';
 import { pullOnce } from './handoff/pull.ts';
-import { pushOnce } from './handoff/push.ts';
+import { comparePast, pushOnce } from './handoff/push.ts';
 import type { BoundaryObserver } from './metrics.ts';
 import { type NodeParts, openNode } from './node.ts';
+import { fromInbox, instanceOf, makeFolders, toOutbox } from './oneway/carry.ts';
 import { type BoundaryServer, startBoundaryServer } from './rpc/server.ts';
 import type { BoundaryNode, RefusedCall } from './rpc/service.ts';
 import { genuineBy, loadReceiptKey, type PeerSettings, type Settings, settingsFrom } from './settings.ts';
@@ -36,8 +40,13 @@ export async function startBoundary(
   const receiptKey = await loadReceiptKey(settings.receiptKeyFile);
   const tls = settings.tls && { ...settings.tls, zone: settings.zone };
   const certificates = tls && (await loadCertificates(tls));
-  const parts = await openNode(settings, database);
-  host.onStop(() => parts.store.stop());
+  const parts = await openNode(settings, database, {
+    onDropped: ({ from, to }, count) => {
+      observer.dropped(from, to, count);
+      logger.warn({ from, to, facts: count }, 'a full stream has dropped its oldest facts');
+    },
+  });
+  host.onStop(() => parts.stop());
   const node: BoundaryNode = {
     zone: settings.zone,
     zones: settings.zones,
@@ -52,8 +61,16 @@ export async function startBoundary(
     onRefusal: (refusal) => audit(host, settings, observer, refusal),
   };
 
+  const toFacts = new FactsFromEvents(parts, logger);
+  const toEvents = new EventsFromFacts(parts, logger);
+  for (const bridge of [toFacts, toEvents]) {
+    await bridge.listen();
+    startUntilStop(host, bridge);
+  }
+
   const connections = certificates && connectionsOf(host, settings, certificates);
-  if (connections) for (const carrier of carriersOf(parts, node, connections)) startUntilStop(host, carrier);
+  await makeFolders(settings.peers);
+  for (const carrier of carriersOf(parts, node, connections)) startUntilStop(host, carrier);
   for (const task of tasksOf(parts, logger)) startUntilStop(host, task);
   const watch = new StreamWatch({ node: parts, observer, logger });
   startUntilStop(host, watch);
@@ -80,7 +97,14 @@ export async function startBoundary(
   return {
     summary: summaryOf(settings, server),
     health: () => {
-      const troubles = [renewal?.trouble(new Date()), ...watch.troubles].filter((each) => each !== undefined);
+      const troubles = [
+        parts.store.trouble,
+        parts.blobs.trouble,
+        renewal?.trouble(new Date()),
+        ...watch.troubles,
+        ...toFacts.troubles,
+        ...toEvents.troubles,
+      ].filter((each) => each !== undefined);
       return [{ name: 'boundary', trouble: troubles.length === 0 ? undefined : troubles.join('; ') }];
     },
   };
@@ -126,44 +150,62 @@ function watchCertificates(
 }
 
 /** A carrier for each stream that this node carries itself. */
-function carriersOf(parts: NodeParts, node: BoundaryNode, connections: PeerConnections): Carrier[] {
+function carriersOf(
+  parts: NodeParts,
+  node: BoundaryNode,
+  connections: PeerConnections | undefined,
+): Carrier[] {
   const { settings, database } = parts;
-  const { zone, tenantId, sendsTo } = settings;
+  const { zone, tenantId, sendsTo, pace } = settings;
+  const isBusy = (): boolean => parts.intake.isBusy;
   return settings.peers.flatMap((peer) => {
     const out: StreamId = { tenantId, buffer: 'store', from: zone, to: peer.zone };
     const into: StreamId = { tenantId, buffer: 'forward', from: peer.zone, to: zone };
-    const carrier = (stream: StreamId, carry: CarrierOptions['carry']): Carrier =>
-      new Carrier({ database, stream, carry, logger: node.logger });
+    const carrier = (
+      stream: StreamId,
+      carry: CarrierOptions['carry'],
+      retry?: CarrierOptions['retry'],
+    ): Carrier => new Carrier({ database, stream, carry, logger: node.logger, ...(retry && { retry }) });
+    const isSentTo = sendsTo.includes(peer.zone);
+    const { outbox, inbox } = peer;
+    if (peer.ways.includes('one-way'))
+      return [
+        ...(outbox !== undefined && isSentTo ? [carrier(out, toOutbox(node, out, { ...peer, outbox }))] : []),
+        // Files come when they come: it looks again soon.
+        ...(inbox !== undefined
+          ? [carrier(into, fromInbox(parts, node, into, inbox), { minMs: 500, maxMs: 5000 })]
+          : []),
+      ];
+    if (!connections) return [];
     return [
-      ...(peer.ways.includes('push') && sendsTo.includes(peer.zone)
-        ? [carrier(out, pushing(node, out, peer, connections))]
+      ...(peer.ways.includes('push') && isSentTo
+        ? [carrier(out, pushing(node, out, peer, connections, new Pace({ ...pace, isBusy })))]
         : []),
-      ...(peer.ways.includes('pull') ? [carrier(into, pulling(node, into, peer, connections))] : []),
+      ...(peer.ways.includes('pull')
+        ? [carrier(into, pulling(node, into, peer, connections, new Pace({ ...pace, isBusy })))]
+        : []),
     ];
   });
 }
-
-/** One process at a time carries, under the stream's lock: the name tells this node from others, not processes apart. */
-const instanceOf = (zone: string): string => `node of ${zone}`;
 
 function pushing(
   { store, objects, isGenuine }: BoundaryNode,
   stream: StreamId,
   { zone }: PeerSettings,
   connections: PeerConnections,
+  pace: Pace,
 ) {
   const carried = new Set<string>();
   return async (waitMs: number, signal: AbortSignal): Promise<number> => {
     const peer = connections.client(zone);
     const instance = instanceOf(stream.from);
     const pushed = await pushOnce(
-      { store, objects, stream, peer, isGenuine, instance, carried },
+      { store, objects, stream, peer, isGenuine, instance, carried, pace },
       waitMs,
       signal,
     );
-    // Without facts nothing was sent: ask, so that it is known whether the other zone answers.
-    if (pushed === 0)
-      await peer.getFrontier({ stream: { fromZone: stream.from, toZone: stream.to } }, { signal });
+    // Without facts nothing was sent: ask, so that it is known whether the other zone answers, and whether it has what is not here.
+    if (pushed === 0) await comparePast(store, stream, peer, signal);
     return pushed;
   };
 }
@@ -174,6 +216,7 @@ const pulling =
     stream: StreamId,
     { zone }: PeerSettings,
     connections: PeerConnections,
+    pace: Pace,
   ) =>
   (waitMs: number, signal: AbortSignal): Promise<number> =>
     pullOnce(
@@ -184,6 +227,7 @@ const pulling =
         peer: connections.client(zone),
         sign: (receipt) => signReceipt(receipt, receiptKey),
         instance: instanceOf(stream.to),
+        pace,
       },
       waitMs,
       signal,

@@ -1,11 +1,13 @@
 /** What there is to say about the streams of a node, from its storage: for metrics, alarms and people. */
 import { TenantDatabase } from '../../engine/database/tenant.ts';
+import { refusedEvents } from './bridge/refused-events.ts';
 import type { HandOffWay } from './config.ts';
 import { type HandOffState, handOffStates } from './handoff/handoffs.ts';
 import { peerConsumer } from './handoff/source.ts';
+import type { OnFull } from './limits/admission.ts';
 import type { NodeParts } from './node.ts';
 import { type Pin, pinOf } from './retention.ts';
-import type { Settings } from './settings.ts';
+import { onFullOf, type Settings } from './settings.ts';
 import type { ConsumerState, StreamId, StreamState } from './store/store.ts';
 
 export interface StreamStatus extends StreamId {
@@ -22,6 +24,12 @@ export interface StreamStatus extends StreamId {
   /** The age of the oldest of those; 0 if there are none. */
   readonly lagSeconds: number;
   readonly quarantined: number;
+  /** Of `store`: events that a rule should have made facts of, and that can never be one. */
+  readonly refusedEvents: number;
+  /** Facts that were dropped because the stream was full, or that a restore has cost. */
+  readonly dropped: number;
+  /** `store`: what the stream does when it is full. */
+  readonly onFull: OnFull | undefined;
   readonly pin: Pin | undefined;
   /** Whether the other zone answers, as far as this node knows. */
   readonly isConnected: boolean;
@@ -31,10 +39,12 @@ export interface StreamStatus extends StreamId {
 export async function streamStatuses(node: NodeParts, now: Date): Promise<StreamStatus[]> {
   const { settings, store, database } = node;
   const { tenantId } = settings;
-  const [states, handOffs, quarantined] = await Promise.all([
+  const [states, handOffs, quarantined, dropped, refused] = await Promise.all([
     store.streams(tenantId),
     handOffStates(database, tenantId),
     quarantineCounts(node),
+    dropCounts(node),
+    refusedEvents(database, tenantId),
   ]);
   const known = new Map(states.map((state) => [nameOf(state), state]));
   const all = new Map<string, StreamId>(
@@ -47,9 +57,12 @@ export async function streamStatuses(node: NodeParts, now: Date): Promise<Stream
   for (const [name, stream] of all) {
     const state = known.get(name);
     const consumers = state ? await store.consumers(stream) : [];
-    statuses.push(
-      await statusOf(node, stream, state, consumers, handOffs(stream), quarantined.get(name) ?? 0, now),
-    );
+    const counts = {
+      quarantined: quarantined.get(name) ?? 0,
+      dropped: dropped.get(name) ?? 0,
+      refusedEvents: (stream.buffer === 'store' && refused.get(stream.to)) || 0,
+    };
+    statuses.push(await statusOf(node, stream, state, consumers, handOffs(stream), counts, now));
   }
   return statuses.sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1));
 }
@@ -60,7 +73,7 @@ async function statusOf(
   state: StreamState | undefined,
   consumers: readonly ConsumerState[],
   handOff: HandOffState | undefined,
-  quarantined: number,
+  counts: Pick<StreamStatus, 'quarantined' | 'dropped' | 'refusedEvents'>,
   now: Date,
 ): Promise<StreamStatus> {
   const isOut = stream.buffer === 'store';
@@ -81,10 +94,11 @@ async function statusOf(
     frontier,
     backlog,
     lagSeconds: oldest ? Math.max(0, (now.getTime() - oldest.appendedAt.getTime()) / 1000) : 0,
-    quarantined,
+    ...counts,
+    onFull: isOut ? onFullOf(settings, stream.to) : undefined,
     pin,
     isConnected:
-      carriedBy === 'push' || carriedBy === 'pull'
+      carriedBy !== 'peer' && carriedBy !== 'nobody'
         ? handOff?.mode === 'normal' || handOff?.mode === 'refused'
         : isOut && peer !== undefined && peer.leasedUntil > now,
   };
@@ -94,6 +108,8 @@ function carrierOf({ peers }: Settings, { buffer, from, to }: StreamId): StreamS
   const isOut = buffer === 'store';
   const peer = peers.find(({ zone }) => zone === (isOut ? to : from));
   if (!peer) return 'nobody';
+  if (peer.ways.includes('one-way'))
+    return (isOut ? peer.outbox : peer.inbox) === undefined ? 'nobody' : 'one-way';
   const way: HandOffWay = isOut ? 'push' : 'pull';
   return peer.ways.includes(way) ? way : 'peer';
 }
@@ -105,6 +121,19 @@ function expected({ zone, peers, sendsTo, tenantId }: Settings): StreamId[] {
       : []),
     { tenantId, buffer: 'forward', from: peer.zone, to: zone },
   ]);
+}
+
+/** Relies on drops_pkey. */
+async function dropCounts({ database, settings }: NodeParts): Promise<ReadonlyMap<string, number>> {
+  const { rows } = await new TenantDatabase(database, settings.tenantId).query<{
+    stream: string;
+    count: number;
+  }>(
+    `select concat_ws('/', buffer, from_zone, to_zone) as stream, sum(to_offset - from_offset + 1)::float8 as count
+       from boundary.drops where tenant_id = $1 group by buffer, from_zone, to_zone`,
+    [settings.tenantId],
+  );
+  return new Map(rows.map(({ stream, count }) => [stream, count]));
 }
 
 /** Relies on quarantine_pkey. */

@@ -4,6 +4,7 @@
  */
 import type { Database } from '../../engine/database/database.ts';
 import { TenantDatabase } from '../../engine/database/tenant.ts';
+import { pause } from '../../engine/resilience/deadline.ts';
 import { isGap } from './domain/record.ts';
 import type { NodeParts } from './node.ts';
 import type { StreamId } from './store/store.ts';
@@ -12,14 +13,21 @@ const page = { limit: 500, maxBytes: 4 * 1024 * 1024 } as const;
 const ofStream = 'tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4';
 const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
 
+/** While producers append, the index takes one part of the time and leaves this many to them. */
+const partsForAppends = 4;
+
 /** Brings the index up to the end of every log. */
 export async function indexSubjects(node: NodeParts, signal?: AbortSignal): Promise<void> {
-  const { store, settings } = node;
+  const { store, settings, intake } = node;
   const indexed = await indexedOffsets(node);
   for (const { tenantId, buffer, from, to, last } of await store.streams(settings.tenantId)) {
     const stream = { tenantId, buffer, from, to };
     if ((indexed.get(`${buffer}/${from}/${to}`) ?? 0) >= last) continue;
-    for (let isMore = true; isMore && !signal?.aborted; ) isMore = await indexPage(node, stream);
+    for (let isMore = true; isMore && !signal?.aborted; ) {
+      const begun = performance.now();
+      isMore = await indexPage(node, stream);
+      if (intake.isBusy) await pause(partsForAppends * (performance.now() - begun), signal);
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { auditLog } from '../../../src/apps/boundary/audit.ts';
 import type { StreamId } from '../../../src/apps/boundary/store/store.ts';
-import { fact, numbers } from './store/conformance.ts';
+import { fact, numbers } from './store/facts.ts';
 import { boundaryDatabase, storeOn } from './support.ts';
 
 const stream: StreamId = { tenantId: 'default', buffer: 'store', from: 'plant-a', to: 'enterprise' };

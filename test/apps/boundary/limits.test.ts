@@ -4,7 +4,7 @@ import { Admission } from '../../../src/apps/boundary/limits/admission.ts';
 import { defaultLimits } from '../../../src/apps/boundary/limits/fill.ts';
 import { trimConfirmed } from '../../../src/apps/boundary/retention.ts';
 import type { FactStore, StreamId } from '../../../src/apps/boundary/store/store.ts';
-import { fact } from './store/conformance.ts';
+import { fact } from './store/facts.ts';
 import { boundaryDatabase, storeOn } from './support.ts';
 
 const stream: StreamId = { tenantId: 'default', buffer: 'store', from: 'plant-a', to: 'enterprise' };

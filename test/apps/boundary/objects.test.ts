@@ -8,8 +8,7 @@ import { type Collected, collectOrphans } from '../../../src/apps/boundary/objec
 import { FileBlobs } from '../../../src/apps/boundary/objects/files.ts';
 import { Objects } from '../../../src/apps/boundary/objects/objects.ts';
 import type { Database } from '../../../src/engine/database/database.ts';
-import { seededRandom } from '../../support/seeded-random.ts';
-import { fact } from './store/conformance.ts';
+import { fact } from './store/facts.ts';
 import { boundaryDatabase, storeOn } from './support.ts';
 
 const name = { tenantId: 'default', bucket: 'batch-files', key: 'order-2026-03-06-001.pdf' };
@@ -181,7 +180,7 @@ describe('objects', () => {
 
 describe('facts and their objects', () => {
   const reference = (digest: string) =>
-    ({ ...name, digest, buffer: 'store', from: 'plant-a', messageId: 'm1' }) as const;
+    ({ ...name, digest, buffer: 'store', from: 'plant-a', to: 'enterprise', messageId: 'm1' }) as const;
 
   test('BND-6: a fact whose object is not stored, or is another one, cannot be appended', async () => {
     const { objects } = await scene();
@@ -211,7 +210,7 @@ describe('facts and their objects', () => {
     await later(database);
     expect(await collect(3_600_000)).toMatchObject({ objects: 0, blobs: 0 });
     await objects.hold(reference(digest));
-    await store.append(stream, fact('m1'));
+    await store.append(stream, fact('m1', { reference: { bucket: name.bucket, key: name.key, digest } }));
     await later(database);
     // The other tenant's name goes; the bytes stay.
     expect(await collect()).toEqual({ uploads: 0, holds: 0, objects: 1, blobs: 0 });
@@ -220,6 +219,19 @@ describe('facts and their objects', () => {
     expect(await collect(0, 3_600_000)).toMatchObject({ holds: 0, objects: 0 });
     expect(await collect()).toEqual({ uploads: 0, holds: 1, objects: 1, blobs: 1 });
     expect(files()).toHaveLength(0);
+  });
+
+  test('BND-5: an old orphan that is put again is new: it does not go between put and append', async () => {
+    const { objects, collect, database } = await scene();
+    const both = [name, { ...name, key: 'not put again' }];
+    for (const each of both) await objects.put(each, chunks(Buffer.from('a')));
+    await database.query(`update boundary.objects set stored_at = now() - interval '2 days'`);
+    await objects.put(name, chunks(Buffer.from('a')));
+    expect(await collect(3_600_000)).toMatchObject({ objects: 1 });
+    expect(await objects.info(name)).toMatchObject({ size: 1 });
+    await expect(objects.info({ ...name, key: 'not put again' })).rejects.toMatchObject({
+      code: 'NOT_FOUND',
+    });
   });
 
   test('BND-5: what a process left aside that died while it removed it is put back', async () => {
@@ -239,51 +251,5 @@ describe('facts and their objects', () => {
     asked.resolve(false);
     await removal;
     expect(await blobs.has(digest)).toBe(true);
-  });
-
-  test('BND-5: collection beside put-then-append never deletes what a fact names', async () => {
-    const { objects, store, collect } = await scene();
-    const random = seededRandom();
-    const stream = { tenantId: 'default', buffer: 'store', from: 'plant-a', to: 'enterprise' } as const;
-    const appended: { key: string; content: Buffer }[] = [];
-    let isDone = false;
-    const collector = async (): Promise<number> => {
-      let blobs = 0;
-      while (!isDone) blobs += (await collect(0, 3_600_000, 3_600_000)).blobs;
-      return blobs;
-    };
-    const producer = async (id: number): Promise<void> => {
-      for (let n = 1; n <= 120; n++) {
-        // All of them store the same bytes at about the same time: some while others' names for them are being removed.
-        const content = Buffer.from(`content ${n}`);
-        const key = `${id}-${n}`;
-        for (;;) {
-          const { digest } = await objects.put({ ...name, key }, chunks(content));
-          // Some are never named by a fact.
-          if (random.chance(0.6)) break;
-          try {
-            await objects.hold({ ...reference(digest), key, messageId: key });
-          } catch (error) {
-            // Collected between put and append, since there is no grace here: the producer puts it again.
-            expect(error).toMatchObject({ reason: 'object_not_stored' });
-            continue;
-          }
-          await store.append(stream, fact(key));
-          appended.push({ key, content });
-          break;
-        }
-      }
-    };
-    await objects.put({ ...name, key: 'never named' }, chunks(Buffer.from('never named')));
-    const collecting = Promise.all([collector(), collector()]);
-    await Promise.all([1, 2, 3, 4, 5, 6].map(producer)).finally(() => {
-      isDone = true;
-    });
-    const removed = await collecting;
-    const last = await collect(0, 3_600_000);
-    expect(removed[0] + removed[1] + last.blobs).toBeGreaterThan(0);
-    expect(appended.length).toBeGreaterThan(150);
-    for (const { key, content } of appended)
-      expect(await whole((await objects.get({ ...name, key })).bytes)).toEqual(content);
   });
 });

@@ -26,7 +26,7 @@ test('time line and search find facts by message id and by subject, of the own t
   );
   if (!settings) throw new Error('no zone');
   const node = await openNode(settings, database);
-  onTestFinished(() => node.store.stop());
+  onTestFinished(() => node.stop());
   const append = (messageId: string, predicate: string) =>
     node.intake.append(localCaller(settings, 'test'), {
       messageId,

@@ -25,7 +25,7 @@ async function scene(more: Readonly<Record<string, string>> = {}) {
   const settings = settingsFrom(settingsOf(boundaryKeys, config));
   if (!settings) throw new Error('no zone');
   const node = await openNode(settings, database);
-  onTestFinished(() => node.store.stop());
+  onTestFinished(() => node.stop());
   const lines: string[] = [];
   const note = (_fields: object, message: string): void => void lines.push(message);
   const registry = new Registry();

@@ -11,6 +11,7 @@ import { boundaryApp } from '../../../src/apps/boundary/app.ts';
 import { type PairedZone, pairZones } from '../../../src/apps/boundary/pairing/pair.ts';
 import { BoundaryService } from '../../../src/apps/boundary/proto/tallyman/boundary/v1/boundary_pb.ts';
 import { silentLogger } from '../../../src/engine/logger.ts';
+import type { App } from '../../../src/host/app.ts';
 import { loadConfig } from '../../../src/host/config.ts';
 import { type Serving, serve } from '../../../src/host/serve.ts';
 import { emptyDatabase } from '../../support/postgres.ts';
@@ -72,8 +73,8 @@ export async function serveZone(
   { env }: Pick<Place, 'env'>,
   more: Readonly<Record<string, string>> = {},
   parts: readonly string[] = ['boundary'],
+  apps: readonly App[] = [boundaryApp],
 ): Promise<ServedZone> {
-  const apps = [boundaryApp];
   const serving = await serve({
     apps,
     config: loadConfig(apps, { env: { ...env, ...more } }),

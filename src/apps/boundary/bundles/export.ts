@@ -1,6 +1,5 @@
 /** Writes a range of a stream into a bundle: facts and the objects that they name. */
-import { hash } from 'node:crypto';
-import { firstChain, nextChain } from '../../../engine/log/entry.ts';
+import { firstChain, newEpochChain, nextChain } from '../../../engine/log/entry.ts';
 import { type DroppedRange, streamName } from '../domain/delivery.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import type { ObjectReference } from '../domain/object-reference.ts';
@@ -112,9 +111,6 @@ async function startAfter(
     );
   return { chainBefore, dropped };
 }
-
-const newEpochChain = (chain: string, epoch: string): string =>
-  hash('sha256', Buffer.from(chain + epoch.replaceAll('-', ''), 'hex'));
 
 interface Span extends Start {
   readonly after: number;

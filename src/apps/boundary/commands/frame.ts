@@ -43,7 +43,7 @@ export const nodeFrom =
       try {
         await work(node, session);
       } finally {
-        await node.store.stop();
+        await node.stop();
       }
     });
 

@@ -2,12 +2,15 @@ import type { Command } from 'commander';
 import type { CommandFrame } from '../../../host/cli/session.ts';
 import { addBundles } from './bundles.ts';
 import { addConsumers } from './consumers.ts';
+import { addEpochs } from './epochs.ts';
 import { addFactReads } from './fact-reads.ts';
 import { addFacts } from './facts.ts';
 import { addObjects } from './objects.ts';
 import { addPair } from './pair.ts';
 import { addQuarantine } from './quarantine.ts';
 import { addReconcile } from './reconcile.ts';
+import { addRefusedEvents } from './refused-events.ts';
+import { addSendAgain } from './send-again.ts';
 import { addZones } from './zones.ts';
 
 /** Each file of this folder adds some commands. Add yours here. */
@@ -20,7 +23,10 @@ const parts: readonly ((program: Command, frame: CommandFrame) => void)[] = [
   addConsumers,
   addBundles,
   addQuarantine,
+  addRefusedEvents,
   addReconcile,
+  addEpochs,
+  addSendAgain,
 ];
 
 export function addBoundary(program: Command, frame: CommandFrame): void {

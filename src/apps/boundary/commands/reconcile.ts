@@ -1,12 +1,14 @@
 import type { Command } from 'commander';
-import { exitCodes, usage } from '../../../host/cli/exit.ts';
+import { exitCodes } from '../../../host/cli/exit.ts';
 import { examples, type JsonOption, withJson } from '../../../host/cli/options.ts';
 import { show } from '../../../host/cli/output/print.ts';
+import { Progress } from '../../../host/cli/output/terminal.ts';
 import { count } from '../../../host/cli/output/text.ts';
 import type { CommandFrame } from '../../../host/cli/session.ts';
 import type { PeerReconciliation } from '../reconcile/reconcile.ts';
 import type { StreamId } from '../store/store.ts';
 import { chosenStream, nodeFrom, type StreamOptions, withStream, zonesGroup } from './frame.ts';
+import { withPeer } from './peer.ts';
 
 /** `tallyman zones reconcile`: what both zones have of a stream, compared over the line. */
 export function addReconcile(program: Command, frame: CommandFrame): void {
@@ -20,41 +22,36 @@ export function addReconcile(program: Command, frame: CommandFrame): void {
       examples(['zones reconcile --to enterprise', 'zones reconcile --from enterprise --json']),
     )
     .action((options: JsonOption & StreamOptions) =>
-      withNode(async ({ settings, store }) => {
-        const { tls, peers } = settings;
-        if (!tls)
-          throw usage(
-            'zones are compared over the line: set boundary.tls.certFile and the other keys of boundary.tls',
-          );
+      withNode(async (node) => {
+        const { settings, store, database } = node;
         const stream = await chosenStream(settings, options);
         const other = stream.from === settings.zone ? stream.to : stream.from;
-        const [{ PeerConnections }, { loadCertificates }, { reconcileWithPeer }, keys, { isSignedBy }] =
-          await Promise.all([
-            import('../handoff/connections.ts'),
-            import('../certificates.ts'),
-            import('../reconcile/reconcile.ts'),
-            import('../settings.ts'),
-            import('../domain/receipt.ts'),
-          ]);
+        const [{ reconcileWithPeer }, keys, { isSignedBy }] = await Promise.all([
+          import('../reconcile/reconcile.ts'),
+          import('../settings.ts'),
+          import('../domain/receipt.ts'),
+        ]);
         const finder = keys.keyFinder(settings, await keys.loadReceiptKey(settings.receiptKeyFile));
-        const certificates = await loadCertificates({ ...tls, zone: settings.zone });
-        const connections = new PeerConnections({ peers, identities: tls.identities, certificates });
-        try {
-          const result = await reconcileWithPeer({
+        const { startedEpoch } = await import('../epochs/started.ts');
+        const { epoch } = (await store.state(stream)) ?? {};
+        const started = epoch === undefined ? undefined : await startedEpoch(database, stream, epoch);
+        const progress = new Progress('comparing facts:');
+        const result = await withPeer(node, other, (peer) =>
+          reconcileWithPeer({
             store,
             stream,
-            peer: connections.client(other),
+            peer,
             isGenuine: (receipt) => {
               const key = finder(receipt.to, receipt.keyId);
               return key !== undefined && isSignedBy(receipt, key);
             },
+            ...(started && { epochStart: { offset: started.boundary, chain: started.chain } }),
+            onProgress: (done, total) => progress.show(done, total),
             signal: new AbortController().signal,
-          });
-          show(options.json, resultJson(stream, result), () => summaryOf(stream, result));
-          if (!result.isInAgreement) process.exitCode = exitCodes.failed;
-        } finally {
-          connections.close();
-        }
+          }),
+        ).finally(() => progress.end());
+        show(options.json, resultJson(stream, result), () => summaryOf(stream, result));
+        if (!result.isInAgreement) process.exitCode = exitCodes.failed;
       }),
     );
 }
@@ -65,6 +62,7 @@ const resultJson = ({ from, to }: StreamId, result: PeerReconciliation) => ({
   in_agreement: result.isInAgreement,
   equal: result.equal,
   gaps: result.gaps,
+  replaced: result.replaced,
   crossed: result.crossed.map(({ from: first, to: last, at }) => ({
     from_offset: first,
     to_offset: last,
@@ -84,12 +82,17 @@ const resultJson = ({ from, to }: StreamId, result: PeerReconciliation) => ({
 });
 
 function summaryOf({ from, to }: StreamId, result: PeerReconciliation): string {
-  const { crossed, notCrossed, tampered, problems, equal, gaps, copied } = result;
+  const { crossed, notCrossed, tampered, problems, equal, gaps, replaced, copied } = result;
   const first = crossed[0];
   const last = crossed.at(-1);
   return [
     result.isInAgreement ? `${from} → ${to}: both zones agree.` : `${from} → ${to}: THE ZONES DIFFER.`,
     `${count(equal, 'fact')} the same on both sides, ${count(gaps, 'gap record')}.`,
+    ...(replaced > 0
+      ? [
+          `At ${count(replaced, 'offset')} of a former epoch the two sides have other facts: zone "${from}" was restored from a backup.`,
+        ]
+      : []),
     ...(first && last
       ? [
           `Receipts cover offsets ${first.from} to ${last.to}, from ${first.at.toISOString()} to ${last.at.toISOString()}.`,

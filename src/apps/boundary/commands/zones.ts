@@ -3,6 +3,7 @@ import { examples, type JsonOption, withJson } from '../../../host/cli/options.t
 import { show } from '../../../host/cli/output/print.ts';
 import { table } from '../../../host/cli/output/table.ts';
 import { terminalWidth } from '../../../host/cli/output/terminal.ts';
+import { count } from '../../../host/cli/output/text.ts';
 import { duration } from '../../../host/cli/output/time.ts';
 import type { CommandFrame } from '../../../host/cli/session.ts';
 import type { StreamStatus } from '../status.ts';
@@ -20,10 +21,12 @@ export function addZones(program: Command, frame: CommandFrame): void {
           import('../retention.ts'),
         ]);
         const streams = await streamStatuses(node, now);
-        const { zone } = node.settings;
-        show(options.json, { zone, items: streams.map(statusJson), next_cursor: null }, () =>
+        const { zone, pace } = node.settings;
+        const { factsPerSecond = null, bytesPerSecond = null } = pace;
+        const paced = { facts_per_second: factsPerSecond, bytes_per_second: bytesPerSecond };
+        show(options.json, { zone, pace: paced, items: streams.map(statusJson), next_cursor: null }, () =>
           [
-            `zone ${zone}`,
+            `zone ${zone}${paceText(factsPerSecond, bytesPerSecond)}`,
             '',
             statusTable(streams),
             ...streams.flatMap((stream) => notes(stream, describePin).map((note) => `\n${note}`)),
@@ -31,6 +34,14 @@ export function addZones(program: Command, frame: CommandFrame): void {
         );
       }),
     );
+}
+
+function paceText(facts: number | null, bytes: number | null): string {
+  const limits = [
+    ...(facts === null ? [] : [`${facts} facts`]),
+    ...(bytes === null ? [] : [`${bytes} bytes`]),
+  ].join(' and ');
+  return limits === '' ? '' : `, a backlog crosses with up to ${limits} per second`;
 }
 
 const statusJson = (stream: StreamStatus) => ({
@@ -50,6 +61,9 @@ const statusJson = (stream: StreamStatus) => ({
   bytes: stream.state?.bytes ?? 0,
   full_since: stream.state?.fullSince?.toISOString() ?? null,
   quarantined: stream.quarantined,
+  refused_events: stream.refusedEvents,
+  dropped: stream.dropped,
+  on_full: stream.onFull ?? null,
   pinned_by: stream.pin?.name ?? null,
 });
 
@@ -86,6 +100,16 @@ function notes(stream: StreamStatus, describePin: (pin: StreamStatus['pin']) => 
     ...(handOff?.trouble ? [`${name}: ${handOff.trouble}`] : []),
     ...(state?.fullSince
       ? [`${name} is full since ${state.fullSince.toISOString()} and refuses facts.`]
+      : []),
+    ...(stream.refusedEvents > 0
+      ? [
+          `${name}: ${count(stream.refusedEvents, 'event')} cannot be facts; which, and why: tallyman facts refused-events list`,
+        ]
+      : []),
+    ...(stream.dropped > 0
+      ? [
+          `${name}: ${count(stream.dropped, 'fact')} were dropped here; those that had not crossed are gap records in zone "${stream.to}".`,
+        ]
       : []),
     ...(state && pin ? [`${name}: ${describePin(pin)}`] : []),
   ];

@@ -41,6 +41,13 @@ export interface CompareOptions {
   readonly receiver: AsyncIterable<Proof>;
   /** In the order of their offsets, of one epoch. The first one may be offset 0. */
   readonly anchors: readonly Anchor[];
+  /**
+   * The first offset of the present epoch. What lies before it is not judged: the source was restored from a backup, and may have
+   * other facts there, or none. Default 1.
+   */
+  readonly since?: number;
+  /** First offsets of epochs: they do not follow from the entry before, and offsets may be missing before them. */
+  readonly starts?: ReadonlySet<number>;
 }
 
 export interface Comparison {
@@ -49,6 +56,8 @@ export interface Comparison {
   readonly equal: number;
   /** Facts that the receiver could not take, or that the source dropped. */
   readonly gaps: number;
+  /** Offsets before the present epoch at which the source, since it was restored, has other facts than those that crossed. */
+  readonly replaced: number;
 }
 
 const sides = ['source', 'receiver'] as const;
@@ -64,9 +73,11 @@ export async function compareEntries(options: CompareOptions): Promise<Compariso
     const id = `${side} ${offset}`;
     if (!found.has(id)) found.set(id, { side, offset, messageId, what });
   };
+  const { since: firstOfEpoch = 1, starts } = options;
   const anchors = new Map(options.anchors.map(({ offset, chain }) => [offset, chain]));
   let equal = 0;
   let gaps = 0;
+  let replaced = 0;
   let last = 0;
   /** Since the last anchor. Undefined: some entry is not known. */
   let chains: Record<Side, string | undefined> = { source: anchors.get(0), receiver: anchors.get(0) };
@@ -81,9 +92,19 @@ export async function compareEntries(options: CompareOptions): Promise<Compariso
       differing = [];
     }
     last = offset;
-    if (source?.damage !== undefined) note('source', told(source), source.damage);
+    if (source?.damage !== undefined && !starts?.has(offset)) note('source', told(source), source.damage);
     if (receiver?.damage !== undefined) note('receiver', told(receiver), receiver.damage);
     if (receiver?.gap !== undefined) gaps += 1;
+    if (offset < firstOfEpoch) {
+      if (source?.textHash && receiver?.textHash) {
+        if (areEqual(source, receiver)) equal += 1;
+        else replaced += 1;
+      }
+      const chain = anchors.get(offset);
+      chains = { source: chain, receiver: chain };
+      since = offset + 1;
+      continue;
+    }
     const theirs = receiver?.textHash ? receiver : receiver && source;
     if (source?.textHash && receiver?.textHash) {
       if (areEqual(source, receiver)) equal += 1;
@@ -114,7 +135,7 @@ export async function compareEntries(options: CompareOptions): Promise<Compariso
   }
   for (const each of differing)
     for (const side of sides) note(side, each, 'both sides have other facts here');
-  return { tampered: [...found.values()].sort((a, b) => a.offset - b.offset), equal, gaps };
+  return { tampered: [...found.values()].sort((a, b) => a.offset - b.offset), equal, gaps, replaced };
 }
 
 const told = ({ offset, key }: Proof): Differing => ({ offset, messageId: key });

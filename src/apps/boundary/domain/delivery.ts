@@ -69,7 +69,7 @@ export function passDropped(
 ): { readonly frontier: Frontier; readonly gaps: readonly DroppedRange[] } {
   const gaps: DroppedRange[] = [];
   let reached = frontier;
-  if (dropped.length > 0) requireEpoch(frontier, epoch, streamName(zones));
+  if (dropped.length > 0) requireEpoch(frontier, epoch, zones);
   for (const { from, to, chain } of dropped) {
     if (to <= reached.offset) continue;
     if (from > reached.offset + 1) throw gapBefore(streamName(zones), reached.offset, from);
@@ -91,7 +91,7 @@ export function checkDelivery(frontier: Frontier, delivery: Delivery, zones: Zon
   const stream = streamName(zones);
   const [first] = entries;
   if (!first) return [];
-  requireEpoch(frontier, epoch, stream);
+  requireEpoch(frontier, epoch, zones);
   if (first.offset > frontier.offset + 1) throw gapBefore(stream, frontier.offset, first.offset);
   const last = first.offset + entries.length - 1;
   // To compare it takes the chain hash at the frontier: an older one is not known, and would prove nothing.
@@ -112,12 +112,14 @@ export function checkDelivery(frontier: Frontier, delivery: Delivery, zones: Zon
   });
 }
 
-function requireEpoch(frontier: Frontier, epoch: string, stream: string): void {
+function requireEpoch(frontier: Frontier, epoch: string, zones: ZonePair): void {
+  const stream = streamName(zones);
   if (epoch !== frontier.epoch)
     throw refused(
       'epoch_mismatch',
       `${stream} is known here in epoch ${frontier.epoch}, and epoch ${epoch} was delivered: its source was restored or replaced. ` +
-        `Compare both sides (zones reconcile), then accept the new epoch after offset ${frontier.offset}.`,
+        `Nothing was taken. In zone "${zones.from}" run: tallyman zones new-epoch ${zones.to} --after ${frontier.offset}; ` +
+        `in zone "${zones.to}" then run the command that it prints (tallyman zones accept-epoch).`,
     );
 }
 

@@ -9,6 +9,7 @@ export type BoundaryCode =
   | 'OUT_OF_RANGE'
   | 'ABORTED'
   | 'RESOURCE_EXHAUSTED'
+  | 'UNAVAILABLE'
   | 'PERMISSION_DENIED'
   | 'UNAUTHENTICATED';
 

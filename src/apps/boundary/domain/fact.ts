@@ -92,6 +92,8 @@ export function checkSubject(subject: string, field: string): void {
     );
 }
 
+export const isPredicate = (text: string): boolean => text.length <= 128 && snake.test(text);
+
 export function checkPredicate(predicate: string, field: string): void {
   requireToken(predicate, field, 128);
   if (!snake.test(predicate))
@@ -101,20 +103,24 @@ export function checkPredicate(predicate: string, field: string): void {
     );
 }
 
-function checkLabels(labels: Readonly<Record<string, string>>): Fact['labels'] {
-  const entries = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1));
-  if (entries.length === 0) return undefined;
-  if (entries.length > factLimits.labels)
-    throw invalid('envelope.labels', `has ${entries.length} labels; the limit is ${factLimits.labels}`);
-  for (const [name, value] of entries) {
+/** In the order of their names, so that a label more or less is all that two records differ by. */
+export function checkLabels(labels: Readonly<Record<string, string>>): Fact['labels'] {
+  const names = Object.keys(labels);
+  if (names.length === 0) return undefined;
+  if (names.length > factLimits.labels)
+    throw invalid('envelope.labels', `has ${names.length} labels; the limit is ${factLimits.labels}`);
+  const sorted: Record<string, string> = {};
+  for (const name of names.sort()) {
+    const value = labels[name] ?? '';
     if (!labelName.test(name))
       throw invalid(
         'envelope.labels',
         `has the name ${JSON.stringify(name.slice(0, 200))}: expected up to 128 letters, digits, ".", "_", "/" and "-", with a letter or digit first`,
       );
     if (value !== '') requireToken(value, `envelope.labels["${name}"]`, 1024);
+    sorted[name] = value;
   }
-  return Object.fromEntries(entries);
+  return sorted;
 }
 
 function checkObject(text: string): string {

@@ -77,7 +77,8 @@ export type Action =
   | { readonly kind: 'frontier'; readonly stream: ZonePair }
   | { readonly kind: 'reconcile'; readonly stream: ZonePair }
   | { readonly kind: 'put objects' }
-  | { readonly kind: 'get objects' };
+  /** `unnamed`: an object that no fact names of those which the caller could fetch. */
+  | { readonly kind: 'get objects'; readonly unnamed?: string };
 
 export interface NodeZone {
   readonly zone: string;
@@ -134,9 +135,12 @@ function objection(who: Identity, action: Action, node: NodeZone): string | unde
         ? undefined
         : `its role is ${who.role} in zone "${who.zone}"`;
     case 'get objects':
-      if (isPeer)
-        return node.sendsTo.includes(who.zone) ? undefined : `nothing goes to zone "${who.zone}" from here`;
-      return isHere ? undefined : `it belongs to zone "${who.zone}"`;
+      if (isPeer && !node.sendsTo.includes(who.zone)) return `nothing goes to zone "${who.zone}" from here`;
+      if (!isPeer && !isHere) return `it belongs to zone "${who.zone}"`;
+      if (action.unnamed === undefined || is('producer')) return undefined;
+      return isPeer
+        ? `no fact to zone "${who.zone}" names ${action.unnamed}`
+        : `no fact names ${action.unnamed}`;
   }
 }
 

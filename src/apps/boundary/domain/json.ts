@@ -7,7 +7,8 @@ import { invalid } from './errors.ts';
  * do not survive in a double, a number beyond the range of doubles, a lone surrogate. Decimals become the nearest double, as
  * in every reader of JSON: "0.10000000000000001", as many writers print it, is 0.1.
  *
- * JSON.parse does the work; the walk over the text only finds what JSON.parse does not tell of.
+ * JSON.parse does the work; the walk over the text only finds what JSON.parse does not tell of. A text that JSON.stringify writes
+ * back as it was hides nothing of that kind, and needs no walk: nearly all do, since programs wrote them.
  */
 
 /** Far from the end of the stack, of ours and of other readers. */
@@ -21,9 +22,33 @@ export function canonicalText(text: string, field: string): string {
   } catch (error) {
     throw invalid(field, `is not JSON: ${(error as Error).message}`);
   }
-  new Walk(text, field).value(0);
-  return write(value, field);
+  // First, since it bounds the depth: JSON.stringify would run out of stack.
+  const isInOrder = isSorted(value, 0, field);
+  const plain = JSON.stringify(value);
+  if (plain !== text) new Walk(text, field).value(0);
+  // JSON.stringify writes a lone surrogate as an escape that begins like this.
+  return isInOrder && !plain.includes('\\ud') ? plain : write(value, field);
 }
+
+/** Whether the members of every object are in canonical order. Looks at all of it, and refuses what is nested too deeply. */
+function isSorted(value: unknown, depth: number, field: string): boolean {
+  if (depth > deepest) throw tooDeep(field);
+  if (value === null || typeof value !== 'object') return true;
+  let sorted = true;
+  if (Array.isArray(value)) {
+    for (const each of value) if (!isSorted(each, depth + 1, field)) sorted = false;
+    return sorted;
+  }
+  const object = value as Readonly<Record<string, unknown>>;
+  let before = '';
+  for (const name of Object.keys(object)) {
+    if (!isSorted(object[name], depth + 1, field) || before > name) sorted = false;
+    before = name;
+  }
+  return sorted;
+}
+
+const tooDeep = (field: string) => invalid(field, `is nested deeper than ${deepest} levels`);
 
 /** One pass over a text that is known to be JSON. */
 class Walk {
@@ -37,7 +62,6 @@ class Walk {
   }
 
   value(depth: number): void {
-    if (depth > deepest) throw invalid(this.#field, `is nested deeper than ${deepest} levels`);
     switch (this.#next()) {
       case '{':
         return this.#members(depth);
@@ -129,15 +153,22 @@ const number = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 function write(value: unknown, field: string): string {
   if (typeof value === 'string') return quote(value, field);
   if (value === null || typeof value !== 'object') return JSON.stringify(value);
-  if (Array.isArray(value)) return `[${value.map((each) => write(each, field)).join(',')}]`;
+  let text = '';
+  if (Array.isArray(value)) {
+    for (const each of value) text += `${text === '' ? '' : ','}${write(each, field)}`;
+    return `[${text}]`;
+  }
   const object = value as Readonly<Record<string, unknown>>;
-  const members = Object.keys(object)
-    .sort()
-    .map((name) => `${quote(name, field)}:${write(object[name], field)}`);
-  return `{${members.join(',')}}`;
+  for (const name of Object.keys(object).sort())
+    text += `${text === '' ? '' : ','}${quote(name, field)}:${write(object[name], field)}`;
+  return `{${text}}`;
 }
 
+/** What is written as it is, between quotes. */
+const ordinary = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
+
 function quote(text: string, field: string): string {
+  if (ordinary.test(text)) return `"${text}"`;
   if (!text.isWellFormed()) throw invalid(field, 'has a lone surrogate, which UTF-8 cannot hold');
   return JSON.stringify(text);
 }

@@ -37,6 +37,9 @@ export interface StandsFor {
   readonly isDropped?: true;
 }
 
+/** Begins the message ids of facts that were appended again after a restore from a backup. */
+export const restoredPrefix = 'restored:';
+
 /** In the place of a fact that a forward buffer could not take: offsets stay those of the source. */
 export interface GapRecord {
   readonly v: 1;

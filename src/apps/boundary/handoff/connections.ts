@@ -5,6 +5,7 @@ import { messageOf, TallymanError } from '../../../engine/errors.ts';
 import { type IdentityRules, identityOf } from '../domain/identity.ts';
 import { BoundaryService } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
 import type { TlsMaterial } from '../rpc/server.ts';
+import { repeatCutOff } from '../sdk/cut-off.ts';
 import type { PeerSettings } from '../settings.ts';
 import type { Peer } from './push.ts';
 
@@ -90,6 +91,7 @@ function connect(
     sessionManager: session,
     readMaxBytes: maxMessageBytes,
     writeMaxBytes: maxMessageBytes,
+    interceptors: [repeatCutOff],
   });
   return { client: createClient(BoundaryService, transport), session };
 }

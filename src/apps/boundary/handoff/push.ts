@@ -14,7 +14,7 @@ import { isGap } from '../domain/record.ts';
 import type { Objects } from '../objects/objects.ts';
 import type { BoundaryService } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
 import { droppedMessage } from '../rpc/messages.ts';
-import type { FactStore, StoredEntry, StreamId } from '../store/store.ts';
+import type { FactStore, StoredEntry, StreamId, StreamState } from '../store/store.ts';
 import type { Pace } from './pace.ts';
 import { droppedAfter, goBack, keepAnswer, peerConsumer, requireSamePast } from './source.ts';
 
@@ -54,9 +54,7 @@ export async function pushOnce(options: PushOptions, waitMs: number, signal: Abo
   if (!state || fetched.entries.length === 0) return 0;
   const zones = { fromZone: stream.from, toZone: stream.to };
   const { frontier } = await peer.getFrontier({ stream: zones }, { signal });
-  const reached: Frontier = frontier
-    ? { epoch: frontier.epoch, offset: Number(frontier.offset), chain: frontier.chain }
-    : { epoch: state.epoch, offset: 0, chain: firstChain(state.epoch) };
+  const reached = reachedBy(frontier, state);
   await requireSamePast(store, stream, state, reached);
   const entries = fetched.entries.filter(({ offset }) => offset > reached.offset);
   // An answer that was lost: the receiver has what was not confirmed here.
@@ -106,6 +104,38 @@ export async function pushOnce(options: PushOptions, waitMs: number, signal: Abo
   const confirmed = await store.confirm(stream, consumer, instance, upTo);
   return passed ? passed.to - reached.offset : confirmed - fetched.cursor;
 }
+
+/**
+ * With nothing to send: asks the receiver how far it has come. Throws if that does not fit the log here, such as after a restore from
+ * a backup; a receiver that was restored, and has less than it confirmed, gets it again with the next step.
+ */
+export async function comparePast(
+  store: FactStore,
+  stream: StreamId,
+  peer: Peer,
+  signal: AbortSignal,
+): Promise<void> {
+  const { frontier } = await peer.getFrontier(
+    { stream: { fromZone: stream.from, toZone: stream.to } },
+    { signal },
+  );
+  const state = await store.state(stream);
+  if (!state) return;
+  const reached = reachedBy(frontier, state);
+  await requireSamePast(store, stream, state, reached);
+  const consumers = await store.consumers(stream);
+  const { cursor = 0 } = consumers.find(({ name }) => name === peerConsumer(stream.to)) ?? {};
+  if (reached.offset < cursor) await goBack(store, stream, state, reached);
+}
+
+/** Nothing was received yet: the log begins with its epoch. */
+const reachedBy = (
+  frontier: { readonly epoch: string; readonly offset: bigint; readonly chain: string } | undefined,
+  { epoch }: StreamState,
+): Frontier =>
+  frontier
+    ? { epoch: frontier.epoch, offset: Number(frontier.offset), chain: frontier.chain }
+    : { epoch, offset: 0, chain: firstChain(epoch) };
 
 function referencesIn(entries: readonly StoredEntry[]): ObjectReference[] {
   const references = new Map<string, ObjectReference>();

@@ -47,9 +47,18 @@ export async function receivedEntry(
   const reference = referenceIn(record);
   if (!reference) return entry;
   try {
-    const { tenantId, buffer, from } = stream;
+    const { tenantId, buffer, from, to } = stream;
     const { bucket, key: objectKey, digest: ofBytes } = reference;
-    await objects.hold({ tenantId, bucket, key: objectKey, digest: ofBytes, buffer, from, messageId: key });
+    await objects.hold({
+      tenantId,
+      bucket,
+      key: objectKey,
+      digest: ofBytes,
+      buffer,
+      from,
+      to,
+      messageId: key,
+    });
     return entry;
   } catch (error) {
     if (!(error instanceof BoundaryError)) throw error;

@@ -1,3 +1,4 @@
+import { firstChain } from '../../../engine/log/entry.ts';
 import { type FetchRequest, leaseMs } from '../consume.ts';
 import type { Frontier } from '../domain/delivery.ts';
 import type { FactStore, StreamId } from '../store/store.ts';
@@ -11,10 +12,11 @@ export async function resumeAt(
   store: FactStore,
   stream: StreamId,
   { consumer, instance = '' }: FetchRequest,
-  have: Frontier,
+  reached: Frontier | undefined,
 ): Promise<void> {
   const state = await store.state(stream);
   if (!state) return;
+  const have = reached ?? { epoch: state.epoch, offset: 0, chain: firstChain(state.epoch) };
   await requireSamePast(store, stream, state, have);
   const opened = await store.openConsumer(stream, consumer, { instance, leaseMs, start: { after: 0 } });
   if (have.offset < opened.cursor) await goBack(store, stream, state, have);

@@ -9,6 +9,8 @@ import type { FactStore, QuarantinedEntry, StoredEntry, StreamId, StreamState } 
 /** The consumer that stands for the other zone: what it has not received cannot be trimmed. */
 export const peerConsumer = (zone: string): string => `${peerPrefix}${zone}`;
 export const peerPrefix = 'peer:';
+/** Of consumers that a node runs itself. */
+export const nodePrefix = 'node:';
 
 /** The receiver refuses what does not follow from what it has; this says first what has happened, and what to do. */
 export async function requireSamePast(
@@ -21,8 +23,9 @@ export async function requireSamePast(
     new BoundaryError(
       'FAILED_PRECONDITION',
       'source_restored',
-      `zone "${stream.to}" has received ${streamName(stream)} up to offset ${reached.offset}, ${what}: this node's database was ` +
-        `restored from a backup or replaced. Nothing is sent. Start a new epoch after offset ${reached.offset} here, and accept it there.`,
+      `zone "${stream.to}" has received ${streamName(stream)} up to offset ${reached.offset}, ${what}: the database of zone ` +
+        `"${stream.from}" was restored from a backup or replaced. Nothing is sent, and nothing is lost. In zone "${stream.from}" run: ` +
+        `tallyman zones new-epoch ${stream.to} --after ${reached.offset}; in zone "${stream.to}" then run the command that it prints.`,
     );
   if (reached.epoch !== state.epoch)
     throw restored(`in epoch ${reached.epoch}, and here it is in ${state.epoch}`);
@@ -30,6 +33,19 @@ export async function requireSamePast(
   const chain = await chainAt(store, stream, reached);
   if (chain !== undefined && chain !== reached.chain)
     throw restored('and here other facts are at these offsets');
+}
+
+/** The same, and that what comes next is still here. Throws where facts cannot go on from what the receiver has. */
+export async function requireContinuation(
+  store: FactStore,
+  stream: StreamId,
+  state: StreamState,
+  reached: Frontier,
+): Promise<void> {
+  await requireSamePast(store, stream, state, reached);
+  const isTrimmed = state.first > reached.offset + 1;
+  if (isTrimmed && (await droppedAfter(store, stream, state, reached.offset)).length === 0)
+    throw receiverRestored(stream, state, reached);
 }
 
 /**
@@ -72,15 +88,23 @@ export async function goBack(
   { first }: StreamState,
   { offset }: Frontier,
 ): Promise<void> {
-  if (first > offset + 1)
-    throw new BoundaryError(
-      'FAILED_PRECONDITION',
-      'receiver_restored',
-      `zone "${stream.to}" has received ${streamName(stream)} up to offset ${offset} only, although more was confirmed, and facts before ` +
-        `${first} were trimmed here: its database was restored from a backup that is too old. Restore a newer one there.`,
-    );
+  if (first > offset + 1) throw receiverRestored(stream, { first }, { offset });
   await store.seek(stream, peerConsumer(stream.to), { after: offset });
 }
+
+const receiverRestored = (
+  stream: StreamId,
+  { first }: Pick<StreamState, 'first'>,
+  { offset }: Pick<Frontier, 'offset'>,
+): BoundaryError =>
+  new BoundaryError(
+    'FAILED_PRECONDITION',
+    'receiver_restored',
+    `zone "${stream.to}" has received ${streamName(stream)} up to offset ${offset} only, although more was confirmed, and facts before ` +
+      `${first} were trimmed here: its database was restored from a backup that is too old. ` +
+      `Restore a newer one there; if there is none, run in zone "${stream.from}": tallyman zones new-epoch ${stream.to} --after ${offset}. ` +
+      'Facts that are gone here become gap records there.',
+  );
 
 export interface Answer {
   readonly receipt?: Receipt | undefined;

@@ -1,4 +1,5 @@
 /** The port to the bytes of objects, by their digest. It knows no names; who may delete what is decided above it. */
+import { BoundaryError } from '../domain/errors.ts';
 
 export interface BlobInfo {
   /** `sha256:` and 64 hex digits. */
@@ -28,7 +29,7 @@ export interface Blobs {
   stage(source: AsyncIterable<Uint8Array>, options: StageOptions): Promise<Staged>;
   /** How many bytes of an upload were kept; 0 if none. */
   staged(uploadId: string): Promise<number>;
-  /** Throws where there is no such blob. */
+  /** Holds no more than a few chunks in memory. Throws where there is no such blob. */
   read(digest: string, range: { readonly from: number; readonly count: number }): AsyncIterable<Uint8Array>;
   has(digest: string): Promise<boolean>;
   /** Digests of blobs that were published, or published again, before this time. */
@@ -38,6 +39,34 @@ export interface Blobs {
    * back.
    */
   remove(digest: string, isNeeded: () => Promise<boolean>): Promise<boolean>;
-  /** Removes uploads that were given up before this time. Returns how many. */
+  /** Removes uploads that got no bytes since this time. Returns how many. */
   sweep(before: Date): Promise<number>;
+
+  /** Why the storage cannot be used at present. */
+  readonly trouble: string | undefined;
+  stop(): Promise<void>;
 }
+
+const digestPattern = /^sha256:([0-9a-f]{64})$/;
+
+/** It becomes part of a path or a subject. */
+export function hexOf(digest: string): string {
+  const hex = digestPattern.exec(digest)?.[1];
+  if (hex === undefined) throw new Error(`not a digest: ${digest}`);
+  return hex;
+}
+
+export const objectTooLarge = (maxBytes: number): BoundaryError =>
+  new BoundaryError(
+    'INVALID_ARGUMENT',
+    'object_too_large',
+    `the object has more than ${maxBytes} bytes, which is the limit`,
+  );
+
+export const wrongStart = ({ from }: { readonly from: number }, kept: number): BoundaryError =>
+  new BoundaryError(
+    'OUT_OF_RANGE',
+    'wrong_start',
+    `the upload cannot go on at byte ${from}: ${kept} bytes of it are kept; go on there`,
+    { details: { kept } },
+  );

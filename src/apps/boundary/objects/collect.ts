@@ -1,6 +1,7 @@
 /** Removes what no fact names: uploads that were given up, names without facts, bytes without names. */
 import type { Database } from '../../../engine/database/database.ts';
-import type { FactStore } from '../store/store.ts';
+import { isGap } from '../domain/record.ts';
+import type { FactStore, Found } from '../store/store.ts';
 import type { Blobs } from './blobs.ts';
 import * as names from './names.ts';
 
@@ -49,7 +50,7 @@ async function releaseHolds({ database, store }: CollectOptions, before: Date): 
     const holds = await names.holdsAfter(database, last, { before, limit: page });
     for (const hold of holds) {
       const fact = await store.find(hold.tenantId, hold.buffer, hold.from, hold.messageId);
-      if (fact?.entry) continue;
+      if (fact && isNamedBy(fact, hold)) continue;
       if (await store.isInQuarantine(hold.tenantId, hold.buffer, hold.from, hold.messageId)) continue;
       await names.release(database, hold);
       released += 1;
@@ -57,6 +58,13 @@ async function releaseHolds({ database, store }: CollectOptions, before: Date): 
     last = holds.length === page ? holds.at(-1) : undefined;
   } while (last);
   return released;
+}
+
+/** A message id that was refused, with another object or for another zone, may be that of a fact that was taken. */
+function isNamedBy({ stream, entry }: Found, { bucket, key, to }: names.OldHold): boolean {
+  if (!entry || isGap(entry.record)) return false;
+  const { reference } = entry.record;
+  return stream.to === to && reference?.bucket === bucket && reference.key === key;
 }
 
 async function removeNames(database: Database, before: Date): Promise<number> {

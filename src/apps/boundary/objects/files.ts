@@ -4,7 +4,7 @@ import { type FileHandle, link, mkdir, open, opendir, rename, stat, unlink, utim
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BoundaryError } from '../domain/errors.ts';
-import type { Blobs, Staged, StageOptions } from './blobs.ts';
+import { type Blobs, hexOf, objectTooLarge, type Staged, type StageOptions, wrongStart } from './blobs.ts';
 
 /**
  * Blobs as files of one disk:
@@ -32,6 +32,12 @@ export class FileBlobs implements Blobs {
     return blobs;
   }
 
+  get trouble(): undefined {
+    return undefined;
+  }
+
+  async stop(): Promise<void> {}
+
   async stage(source: AsyncIterable<Uint8Array>, { maxBytes, resume }: StageOptions): Promise<Staged> {
     const path = join(this.#root, 'uploads', `${resume?.uploadId ?? ''}.${randomUUID()}.busy`);
     const hash = createHash('sha256');
@@ -40,12 +46,7 @@ export class FileBlobs implements Blobs {
     try {
       for await (const chunk of source) {
         size += chunk.length;
-        if (size > maxBytes)
-          throw new BoundaryError(
-            'INVALID_ARGUMENT',
-            'object_too_large',
-            `the object has more than ${maxBytes} bytes, which is the limit`,
-          );
+        if (size > maxBytes) throw objectTooLarge(maxBytes);
         hash.update(chunk);
         await writeAll(file, chunk);
       }
@@ -185,11 +186,13 @@ export class FileBlobs implements Blobs {
     await syncFolder(dirname(path));
   }
 
+  /** Another process of the node that starts may have done it before, or its remover may have ended. */
   async #putBack(aside: string, hex: string): Promise<void> {
     await this.#makeFolders(this.#path(hex));
     try {
       await link(aside, this.#path(hex));
     } catch (error) {
+      if (isAbsent(error)) return;
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
     await syncFolder(dirname(this.#path(hex)));
@@ -217,15 +220,6 @@ export class FileBlobs implements Blobs {
   #part(uploadId: string): string {
     return join(this.#root, 'uploads', `${uploadId}.part`);
   }
-}
-
-const digestPattern = /^sha256:([0-9a-f]{64})$/;
-
-/** It becomes part of a path. */
-function hexOf(digest: string): string {
-  const hex = digestPattern.exec(digest)?.[1];
-  if (hex === undefined) throw new Error(`not a digest: ${digest}`);
-  return hex;
 }
 
 async function writeAll(file: FileHandle, chunk: Uint8Array): Promise<void> {
@@ -259,11 +253,3 @@ async function statIfThere(path: string) {
     throw error;
   }
 }
-
-const wrongStart = ({ from }: { readonly from: number }, kept: number): BoundaryError =>
-  new BoundaryError(
-    'OUT_OF_RANGE',
-    'wrong_start',
-    `the upload cannot go on at byte ${from}: ${kept} bytes of it are kept; go on there`,
-    { details: { kept } },
-  );

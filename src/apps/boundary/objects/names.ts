@@ -31,17 +31,22 @@ export async function find(
   return rows[0] && { ...rows[0], mediaType: rows[0].mediaType ?? undefined };
 }
 
-/** Nothing happens if the name is taken. */
+/**
+ * Gives bytes a name, or makes the name that they have new: its grace time begins again. Returns false if the name stands for
+ * other bytes. The row is locked until the transaction ends: nobody removes it before.
+ */
 export async function add(
   on: Queryable,
   { tenantId, bucket, key }: ObjectName,
   { digest, size, mediaType }: ObjectInfo,
-): Promise<void> {
-  await on.query(
-    `insert into boundary.objects (tenant_id, bucket, key, digest, size, media_type)
-     values ($1, $2, $3, $4, $5, $6) on conflict do nothing`,
+): Promise<boolean> {
+  const { rowCount } = await on.query(
+    `insert into boundary.objects as o (tenant_id, bucket, key, digest, size, media_type)
+     values ($1, $2, $3, $4, $5, $6)
+     on conflict (tenant_id, bucket, key) do update set stored_at = now() where o.digest = excluded.digest`,
     [tenantId, bucket, key, digest, size, mediaType ?? null],
   );
+  return rowCount === 1;
 }
 
 /**
@@ -67,6 +72,7 @@ export interface Hold extends ObjectName {
   readonly digest: string;
   readonly buffer: BufferRole;
   readonly from: string;
+  readonly to: string;
   readonly messageId: string;
 }
 
@@ -77,18 +83,18 @@ export interface Hold extends ObjectName {
 export async function hold(on: Queryable, holds: readonly Hold[]): Promise<(string | undefined)[]> {
   const { rows } = await on.query<{ digest: string | null }>(
     `with asked as (
-       select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
-         with ordinality as a (tenant_id, bucket, key, digest, buffer, from_zone, message_id, n)
+       select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+         with ordinality as a (tenant_id, bucket, key, digest, buffer, to_zone, from_zone, message_id, n)
      ), stored as materialized (
        select o.tenant_id, o.bucket, o.key, o.digest from boundary.objects o
         where (o.tenant_id, o.bucket, o.key) in (select a.tenant_id, a.bucket, a.key from asked a)
         order by o.tenant_id, o.bucket, o.key for key share
      ), held as (
-       insert into boundary.holds (tenant_id, bucket, key, buffer, from_zone, message_id, held_at)
-       select distinct a.tenant_id, a.bucket, a.key, a.buffer, a.from_zone, a.message_id, now()
+       insert into boundary.holds (tenant_id, bucket, key, buffer, to_zone, from_zone, message_id, held_at)
+       select distinct a.tenant_id, a.bucket, a.key, a.buffer, a.to_zone, a.from_zone, a.message_id, now()
          from asked a join stored s using (tenant_id, bucket, key, digest)
-        order by a.tenant_id, a.bucket, a.key, a.buffer, a.from_zone, a.message_id
-       on conflict (tenant_id, bucket, key, buffer, from_zone, message_id) do update set held_at = excluded.held_at
+        order by a.tenant_id, a.bucket, a.key, a.buffer, a.to_zone, a.from_zone, a.message_id
+       on conflict (tenant_id, bucket, key, buffer, to_zone, from_zone, message_id) do update set held_at = excluded.held_at
      )
      select s.digest from asked a left join stored s using (tenant_id, bucket, key) order by a.n`,
     [
@@ -97,6 +103,7 @@ export async function hold(on: Queryable, holds: readonly Hold[]): Promise<(stri
       holds.map((each) => each.key),
       holds.map((each) => each.digest),
       holds.map((each) => each.buffer),
+      holds.map((each) => each.to),
       holds.map((each) => each.from),
       holds.map((each) => each.messageId),
     ],
@@ -108,8 +115,24 @@ export interface OldHold extends Omit<Hold, 'digest'> {
   readonly heldAt: string;
 }
 
-const holdColumns = `tenant_id as "tenantId", bucket, key, buffer, from_zone as "from", message_id as "messageId",
-  held_at::text as "heldAt"`;
+const holdColumns = `tenant_id as "tenantId", bucket, key, buffer, to_zone as "to", from_zone as "from",
+  message_id as "messageId", held_at::text as "heldAt"`;
+
+/**
+ * Whether a fact names this object: one of a stream that goes to this zone from here, or any at all. Relies on holds_pkey.
+ */
+export async function isHeld(
+  on: Queryable,
+  { tenantId, bucket, key }: ObjectName,
+  sentTo: string | undefined,
+): Promise<boolean> {
+  const { rows } = await on.query<{ held: boolean }>(
+    `select exists (select 1 from boundary.holds where tenant_id = $1 and bucket = $2 and key = $3
+                       and ($4::text is null or (buffer = 'store' and to_zone = $4))) as held`,
+    [tenantId, bucket, key, sentTo ?? null],
+  );
+  return rows[0]?.held ?? false;
+}
 
 /** Holds from before a time, after another one in the order of their names. Relies on holds_pkey. */
 export async function holdsAfter(
@@ -119,13 +142,14 @@ export async function holdsAfter(
 ): Promise<OldHold[]> {
   const { rows } = await on.query<OldHold>(
     `select ${holdColumns} from boundary.holds
-      where (tenant_id, bucket, key, buffer, from_zone, message_id) > ($1, $2, $3, $4, $5, $6) and held_at < $7
-      order by tenant_id, bucket, key, buffer, from_zone, message_id limit $8`,
+      where (tenant_id, bucket, key, buffer, to_zone, from_zone, message_id) > ($1, $2, $3, $4, $5, $6, $7) and held_at < $8
+      order by tenant_id, bucket, key, buffer, to_zone, from_zone, message_id limit $9`,
     [
       after?.tenantId ?? '',
       after?.bucket ?? '',
       after?.key ?? '',
       after?.buffer ?? '',
+      after?.to ?? '',
       after?.from ?? '',
       after?.messageId ?? '',
       before,
@@ -138,9 +162,9 @@ export async function holdsAfter(
 /** Unless it was renewed. */
 export async function release(on: Queryable, hold: OldHold): Promise<void> {
   await on.query(
-    `delete from boundary.holds where tenant_id = $1 and bucket = $2 and key = $3 and buffer = $4 and from_zone = $5
-        and message_id = $6 and held_at = $7::timestamptz`,
-    [hold.tenantId, hold.bucket, hold.key, hold.buffer, hold.from, hold.messageId, hold.heldAt],
+    `delete from boundary.holds where tenant_id = $1 and bucket = $2 and key = $3 and buffer = $4 and to_zone = $5
+        and from_zone = $6 and message_id = $7 and held_at = $8::timestamptz`,
+    [hold.tenantId, hold.bucket, hold.key, hold.buffer, hold.to, hold.from, hold.messageId, hold.heldAt],
   );
 }
 

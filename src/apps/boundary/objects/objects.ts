@@ -77,9 +77,7 @@ export class Objects {
       await this.#database.transaction(async (tx) => {
         // From here to the commit nobody removes these bytes.
         await names.lockBytes(tx, staged.digest, 'shared');
-        await names.add(tx, name, info);
-        const stored = await names.find(tx, name);
-        if (stored?.digest !== staged.digest) throw otherBytes(name, stored?.digest);
+        if (!(await names.add(tx, name, info))) throw otherBytes(name, await names.find(tx, name));
         await staged.publish();
       });
       return { digest: staged.digest, size: staged.size };
@@ -99,6 +97,14 @@ export class Objects {
     const info = await names.find(this.#database, name);
     if (!info) throw new BoundaryError('NOT_FOUND', 'no_such_object', `${said(name)} is not stored`);
     return info;
+  }
+
+  /** Whether a fact names it: one that goes to this zone, or any at all. Throws NOT_FOUND if it is not stored. */
+  async isNamed(name: ObjectName, { sentTo }: { readonly sentTo?: string } = {}): Promise<boolean> {
+    checkName(name);
+    if (await names.isHeld(this.#database, name, sentTo)) return true;
+    await this.info(name);
+    return false;
   }
 
   /** The bytes, or some of them. A whole object is compared with its digest, and the stream fails if it differs. */
@@ -143,7 +149,8 @@ function checkName({ bucket, key }: ObjectName): void {
 const uploadIdOf = ({ tenantId, bucket, key }: ObjectName): string =>
   hash('sha256', JSON.stringify([tenantId, bucket, key]));
 
-const said = ({ bucket, key }: ObjectName): string => `object "${key}" in bucket "${bucket}"`;
+/** For errors. */
+export const said = ({ bucket, key }: ObjectName): string => `object "${key}" in bucket "${bucket}"`;
 
 async function* verified(
   bytes: AsyncIterable<Uint8Array>,
@@ -159,11 +166,11 @@ async function* verified(
     throw new Error(`the stored bytes of ${said(name)} are damaged: they do not have the digest ${digest}`);
 }
 
-const otherBytes = (name: ObjectName, stored: string | undefined): BoundaryError =>
+const otherBytes = (name: ObjectName, stored: ObjectInfo | undefined): BoundaryError =>
   new BoundaryError(
     'ALREADY_EXISTS',
     'conflicting_object',
-    `${said(name)} is stored with other bytes (${stored}). An object never changes: use another key.`,
+    `${said(name)} is stored with other bytes (${stored?.digest}). An object never changes: use another key.`,
   );
 
 const resumeNeedsDigest = (): BoundaryError =>

@@ -16,6 +16,10 @@ export interface ReconcileOptions {
   /** Whether the zone that the stream goes to has signed it. */
   readonly isGenuine: (receipt: SignedReceipt) => boolean;
   readonly signal: AbortSignal;
+  /** Where the present epoch of the source began, if there was another one before, and it is known here. */
+  readonly epochStart?: Anchor;
+  /** Hears of offsets that were compared, and up to where it goes. */
+  readonly onProgress?: (done: number, total: number) => void;
 }
 
 export interface PeerReconciliation extends Omit<Reconciliation, 'quarantined'>, Comparison {
@@ -27,7 +31,7 @@ export interface PeerReconciliation extends Omit<Reconciliation, 'quarantined'>,
 }
 
 export async function reconcileWithPeer(options: ReconcileOptions): Promise<PeerReconciliation> {
-  const { store, stream, peer, isGenuine, signal } = options;
+  const { store, stream, peer, isGenuine, signal, onProgress } = options;
   const here = localSide(store, stream);
   const there = peerSide(peer, stream, signal);
   const [source, receiver] = stream.buffer === 'store' ? [here, there] : [there, here];
@@ -38,13 +42,21 @@ export async function reconcileWithPeer(options: ReconcileOptions): Promise<Peer
   const received = await receiver.crossings();
   const all = [...received.receipts, ...sent.receipts].filter(isGenuine);
   const epoch = head?.epoch ?? '';
-  const anchors = anchorsOf(all, epoch);
+  const anchors = [...(options.epochStart ? [options.epochStart] : []), ...anchorsOf(all, epoch)];
+  const starts = startsOf(all);
+  const isNew = all.length > 0 && all.every((receipt) => receipt.epoch !== epoch);
+  // Of an epoch that was accepted nothing may have come yet.
+  const since = isNew
+    ? (reached?.offset ?? 0) + 1
+    : (starts.find((each) => each.epoch === epoch)?.offset ?? 1);
   const chains = new Map<number, string>();
   const ends = new Set([...received.receipts, ...sent.receipts].map(({ toOffset }) => toOffset));
   const compared = await compareEntries({
-    source: noting(source.proofs(), ends, chains),
+    source: noting(source.proofs(), ends, chains, ({ offset }) => onProgress?.(offset, head?.offset ?? 0)),
     receiver: receiver.proofs(),
     anchors,
+    since,
+    starts: new Set(starts.map(({ offset }) => offset)),
   });
   const { quarantined: _, ...reconciled } = reconcile(
     { epoch, last: head?.offset ?? 0, receipts: sent.receipts, chains },
@@ -67,12 +79,25 @@ function anchorsOf(receipts: readonly SignedReceipt[], epoch: string): Anchor[] 
   );
 }
 
+/** The first offset that was received in each epoch but the first one, in order. */
+function startsOf(receipts: readonly SignedReceipt[]): { readonly epoch: string; readonly offset: number }[] {
+  const starts = new Map<string, number>();
+  for (const { epoch, fromOffset } of receipts)
+    starts.set(epoch, Math.min(fromOffset, starts.get(epoch) ?? fromOffset));
+  return [...starts]
+    .map(([epoch, offset]) => ({ epoch, offset }))
+    .sort((a, b) => a.offset - b.offset)
+    .slice(1);
+}
+
 async function* noting(
   proofs: AsyncIterable<Proof>,
   offsets: ReadonlySet<number>,
   chains: Map<number, string>,
+  onEach: (proof: Proof) => void,
 ): AsyncGenerator<Proof> {
   for await (const proof of proofs) {
+    onEach(proof);
     if (offsets.has(proof.offset)) chains.set(proof.offset, proof.chain);
     yield proof;
   }

@@ -11,6 +11,7 @@ const codes: Readonly<Record<BoundaryCode, Code>> = {
   OUT_OF_RANGE: Code.OutOfRange,
   ABORTED: Code.Aborted,
   RESOURCE_EXHAUSTED: Code.ResourceExhausted,
+  UNAVAILABLE: Code.Unavailable,
   PERMISSION_DENIED: Code.PermissionDenied,
   UNAUTHENTICATED: Code.Unauthenticated,
 };

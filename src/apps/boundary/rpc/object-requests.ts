@@ -13,7 +13,7 @@ import { BoundaryError, invalid } from '../domain/errors.ts';
 import type { Identity } from '../domain/identity.ts';
 import type { ObjectInfo, ObjectName } from '../objects/names.ts';
 import { answerError, answerJson } from './plain-errors.ts';
-import { allowed, type BoundaryNode } from './service.ts';
+import { allowed, allowedToRead, type BoundaryNode } from './service.ts';
 
 type Request = IncomingMessage | Http2ServerRequest;
 type Response = ServerResponse | Http2ServerResponse;
@@ -32,8 +32,7 @@ export async function objectRequest(
         return await put(node, name, request, response);
       case 'GET':
       case 'HEAD':
-        allowed(node, caller, { kind: 'get objects' });
-        return await get(node, name, request, response as ServerResponse);
+        return await get(node, caller, name, request, response as ServerResponse);
       default:
         throw new BoundaryError(
           'INVALID_ARGUMENT',
@@ -87,12 +86,13 @@ async function put(
 
 async function get(
   node: BoundaryNode,
+  caller: Identity | undefined,
   name: ObjectName,
   request: Request,
   response: ServerResponse,
 ): Promise<void> {
   const isHead = request.method === 'HEAD';
-  const info = await infoOrOffset(node, name, isHead, response);
+  const info = await infoOrOffset(node, caller, name, isHead, response);
   const range = rangeOf(request.headers.range, info.size);
   const { bytes } = await node.objects.get(name, range ?? {});
   const count = range ? range.count : info.size;
@@ -108,14 +108,17 @@ async function get(
 
 async function infoOrOffset(
   node: BoundaryNode,
+  caller: Identity | undefined,
   name: ObjectName,
   isHead: boolean,
   response: ServerResponse,
 ): Promise<ObjectInfo> {
   try {
+    await allowedToRead(node, caller, name);
     return await node.objects.info(name);
   } catch (error) {
-    if (isHead) response.setHeader('x-upload-offset', await node.objects.resumable(name));
+    const isAbsent = error instanceof BoundaryError && error.code === 'NOT_FOUND';
+    if (isHead && isAbsent) response.setHeader('x-upload-offset', await node.objects.resumable(name));
     throw error;
   }
 }

@@ -16,6 +16,7 @@ const statuses: Readonly<Record<string, number>> = {
   ALREADY_EXISTS: 409,
   ABORTED: 409,
   RESOURCE_EXHAUSTED: 429,
+  UNAVAILABLE: 503,
 };
 
 export function answerError(

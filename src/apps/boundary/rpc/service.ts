@@ -15,9 +15,10 @@ import { requireToken } from '../domain/text.ts';
 import type { Zone, Zones } from '../domain/zones.ts';
 import { type ReceiveLimits, receivedEntry } from '../handoff/receive.ts';
 import { resumeAt } from '../handoff/resume.ts';
-import { droppedBefore, keepAnswer, peerConsumer, peerPrefix } from '../handoff/source.ts';
+import { droppedBefore, keepAnswer, nodePrefix, peerConsumer, peerPrefix } from '../handoff/source.ts';
 import type { Intake } from '../intake.ts';
-import type { Objects } from '../objects/objects.ts';
+import type { ObjectName } from '../objects/names.ts';
+import { type Objects, said } from '../objects/objects.ts';
 import { BoundaryService, type PutObjectRequest } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
 import { proofMessage, proofsAfter } from '../reconcile/proofs.ts';
 import type { FactStore } from '../store/store.ts';
@@ -139,7 +140,9 @@ export const boundaryRoutes = (node: BoundaryNode) => (router: ConnectRouter) =>
         allow(context, { kind: 'consume', stream });
         requireOwnName(context.values.get(callerKey), request.consumerName);
         const wanted = fetchRequest(request, context.signal);
-        if (request.have) await resumeAt(store, stream, wanted, frontierOf(request.have));
+        // A peer that says nothing has nothing: its database is new.
+        if (request.have || (request.withRecords && wanted.consumer.startsWith(peerPrefix)))
+          await resumeAt(store, stream, wanted, request.have && frontierOf(request.have));
         const fetched = await fetchFacts(store, stream, wanted);
         const dropped = request.withRecords
           ? await droppedBefore(store, stream, fetched.entries[0], Number(request.have?.offset ?? 0n))
@@ -247,11 +250,12 @@ export const boundaryRoutes = (node: BoundaryNode) => (router: ConnectRouter) =>
 
     async *getObject({ bucket, key, fromByte, byteCount }, context) {
       try {
-        allow(context, { kind: 'get objects' });
-        const { info, bytes } = await objects.get(
-          { tenantId, bucket, key },
-          { from: Number(fromByte), count: byteCount === undefined ? undefined : Number(byteCount) },
-        );
+        const name = { tenantId, bucket, key };
+        await allowedToRead(node, context.values.get(callerKey), name);
+        const { info, bytes } = await objects.get(name, {
+          from: Number(fromByte),
+          count: byteCount === undefined ? undefined : Number(byteCount),
+        });
         const { digest, size, mediaType = '' } = info;
         yield { part: { case: 'info', value: { digest, size: BigInt(size), mediaType } } };
         for await (const data of bytes) yield { part: { case: 'data', value: data } };
@@ -274,15 +278,31 @@ export function allowed(node: BoundaryNode, caller: Identity | undefined, action
   }
 }
 
+/**
+ * A peer may read what facts to its zone name, and a consumer what any fact here names: both may fetch these facts. A
+ * caller that may store objects reads all of them. Throws NOT_FOUND for what is not stored.
+ */
+export async function allowedToRead(
+  node: BoundaryNode,
+  caller: Identity | undefined,
+  name: ObjectName,
+): Promise<void> {
+  allowed(node, caller, { kind: 'get objects' });
+  if (caller?.role !== 'peer' && caller?.role !== 'consumer') return;
+  if (await node.objects.isNamed(name, caller.role === 'peer' ? { sentTo: caller.zone } : {})) return;
+  allowed(node, caller, { kind: 'get objects', unnamed: said(name) });
+}
+
 /** A peer has one consumer, of its zone's name; nobody else may move it. */
 function requireOwnName(caller: Identity | undefined, consumer: string): void {
   const isPeer = caller?.role === 'peer';
-  if (isPeer ? consumer !== peerConsumer(caller.zone) : consumer.startsWith(peerPrefix))
+  const prefix = [peerPrefix, nodePrefix].find((each) => consumer.startsWith(each));
+  if (isPeer ? consumer !== peerConsumer(caller.zone) : prefix !== undefined)
     throw invalid(
       'consumer_name',
       isPeer
         ? `of a peer must be "${peerConsumer(caller.zone)}"`
-        : `must not begin with "${peerPrefix}": that is for peers`,
+        : `must not begin with "${prefix}": that is for ${prefix === peerPrefix ? 'peers' : 'the node itself'}`,
     );
 }
 
@@ -297,7 +317,8 @@ async function* bytesOf(parts: AsyncIterator<PutObjectRequest>): AsyncIterable<U
 const pageLimit = 500;
 
 const pageOf = (afterOffset: bigint, limit: number): { readonly after: number; readonly limit: number } => ({
-  after: Math.max(0, Number(afterOffset)),
+  // Nothing lies behind the largest offset; the database does not take a larger number.
+  after: Math.min(Math.max(0, Number(afterOffset)), Number.MAX_SAFE_INTEGER),
   limit: limit >= 1 && limit <= pageLimit ? limit : pageLimit,
 });
 

@@ -4,6 +4,7 @@ import { type Client, createClient } from '@connectrpc/connect';
 import { createConnectTransport, Http2SessionManager } from '@connectrpc/connect-node';
 import { invalid } from '../domain/errors.ts';
 import { BoundaryService } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
+import { repeatCutOff } from './cut-off.ts';
 
 /** PEM texts. The certificate says zone and role: `spiffe://<trust-domain>/zone/<slug>/<producer|consumer>`. */
 export interface TlsOptions {
@@ -83,7 +84,12 @@ export class Connection {
       { pingIntervalMs: pingMs, pingTimeoutMs: pingMs },
       { key, cert, ca, minVersion: 'TLSv1.2', ...(serverName !== undefined && { servername: serverName }) },
     );
-    const transport = createConnectTransport({ ...common, httpVersion: '2', sessionManager });
+    const transport = createConnectTransport({
+      ...common,
+      httpVersion: '2',
+      sessionManager,
+      interceptors: [repeatCutOff],
+    });
     return { client: createClient(BoundaryService, transport), end: () => sessionManager.abort() };
   }
 }

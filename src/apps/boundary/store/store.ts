@@ -141,6 +141,12 @@ export interface FactStore {
    */
   append(stream: StreamId, fact: NewFact): Promise<Appended>;
 
+  /**
+   * The same for facts whose order counts, in this order. After an error none is in behind one that is not, unless that one
+   * can never be: a conflict is an error.
+   */
+  appendInOrder(stream: StreamId, facts: readonly NewFact[]): Promise<void>;
+
   /** Entries after an offset, in order. A reader that has seen n never finds anything below n appear later. */
   read(stream: StreamId, options: ReadOptions): Promise<StoredEntry[]>;
 
@@ -164,8 +170,8 @@ export interface FactStore {
   newEpoch(stream: StreamId, nextOffset: number): Promise<string>;
 
   /**
-   * Puts what a peer delivers into a forward buffer, all of it or nothing, and keeps the receipt that `sign` makes. What was
-   * received before is skipped. A delivery that does not fit what was received is refused (see `checkDelivery`). An entry
+   * Puts what a peer delivers into a forward buffer and keeps the receipt that `sign` makes. After an error nothing is in, or
+   * a first part of it, which the frontier says and the next delivery completes. What was received before is skipped. A delivery that does not fit what was received is refused (see `checkDelivery`). An entry
    * that cannot be taken is put into quarantine, and a gap record takes its offset. A fact that stands for one in quarantine
    * resolves it. What the source has dropped gets gap records.
    */
@@ -236,6 +242,8 @@ export interface FactStore {
     options: { readonly after: number; readonly limit: number },
   ): Promise<Exported[]>;
 
+  /** Why the storage cannot be used at present, if that is not PostgreSQL's outage. */
+  readonly trouble: string | undefined;
   /** Ends waiting reads. */
   stop(): Promise<void>;
 }

@@ -41,9 +41,9 @@ const named = ({ tampered }: Awaited<ReturnType<typeof compare>>) =>
 
 describe('compareEntries', () => {
   test('BND-10: equal logs are equal, also while facts wait to cross', async () => {
-    expect(await compare(proofs(30), proofs(30))).toEqual({ tampered: [], equal: 30, gaps: 0 });
-    expect(await compare(proofs(37), proofs(30))).toEqual({ tampered: [], equal: 30, gaps: 0 });
-    expect(await compare([], [])).toEqual({ tampered: [], equal: 0, gaps: 0 });
+    expect(await compare(proofs(30), proofs(30))).toEqual({ tampered: [], equal: 30, gaps: 0, replaced: 0 });
+    expect(await compare(proofs(37), proofs(30))).toEqual({ tampered: [], equal: 30, gaps: 0, replaced: 0 });
+    expect(await compare([], [])).toEqual({ tampered: [], equal: 0, gaps: 0, replaced: 0 });
   });
 
   test('BND-10: the side that was changed is named, also if it has computed its chain hashes anew', async () => {
@@ -66,9 +66,9 @@ describe('compareEntries', () => {
 
   test('BND-8: gap records are no differences; what is in quarantine is compared', async () => {
     const known = changed(5, { ...proof(5), gap: 'too_large' });
-    expect(await compare(proofs(30), known)).toEqual({ tampered: [], equal: 30, gaps: 1 });
+    expect(await compare(proofs(30), known)).toEqual({ tampered: [], equal: 30, gaps: 1, replaced: 0 });
     const unknown = changed(5, { key: '', digest: '', textHash: '', gap: 'already_delivered' });
-    expect(await compare(proofs(30), unknown)).toEqual({ tampered: [], equal: 29, gaps: 1 });
+    expect(await compare(proofs(30), unknown)).toEqual({ tampered: [], equal: 29, gaps: 1, replaced: 0 });
     expect(named(await compare(changed(5), known))).toEqual(['source 5 m5']);
     expect(
       named(await compare(proofs(30), changed(5, { ...proof(5, 'changed'), gap: 'too_large' }))),

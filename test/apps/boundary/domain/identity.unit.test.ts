@@ -59,6 +59,7 @@ describe('identities', () => {
       ['reconcile', { kind: 'reconcile', stream: out }],
       ['put', { kind: 'put objects' }],
       ['get', { kind: 'get objects' }],
+      ['get what no fact names', { kind: 'get objects', unnamed: 'x' }],
     ];
     const may = (zone: string, role: Identity['role']): string[] =>
       actions
@@ -72,7 +73,14 @@ describe('identities', () => {
           }
         })
         .map(([name]) => name);
-    expect(may('plant-a', 'producer')).toEqual(['append', 'find', 'frontier', 'put', 'get']);
+    expect(may('plant-a', 'producer')).toEqual([
+      'append',
+      'find',
+      'frontier',
+      'put',
+      'get',
+      'get what no fact names',
+    ]);
     expect(may('plant-a', 'consumer')).toEqual([
       'find',
       'consume what came',
@@ -91,6 +99,6 @@ describe('identities', () => {
       'get',
     ]);
     expect(may('lab', 'peer')).toEqual(['put']);
-    expect(may('plant-a', 'local')).toHaveLength(9);
+    expect(may('plant-a', 'local')).toHaveLength(10);
   });
 });

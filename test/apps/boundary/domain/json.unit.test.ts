@@ -50,6 +50,7 @@ describe('canonical JSON of objects', () => {
       '[9007199254740992,9007199254740992,-123456789012345680000]',
     ],
     ['the order of UTF-16 units', '{"\uff5e":1,"\u{1f50b}":2}', '{"\u{1f50b}":2,"\uff5e":1}'],
+    ['a backslash before what looks like an escape', '{"b":"\\\\ud800","a":1}', '{"a":1,"b":"\\\\ud800"}'],
     ['a value that is no object', ' "x" ', '"x"'],
   ])('BND-3: %s does not count', (_, text, expected) => {
     expect(canonical(text)).toBe(expected);
@@ -68,6 +69,7 @@ describe('canonical JSON of objects', () => {
     ['a number beyond all doubles', '[1e400]', 'has the number 1e400, which no double can hold'],
     ['a long one', `[${'9'.repeat(400)}]`, 'which no double can hold'],
     ['a lone surrogate', '["\\ud800"]', 'lone surrogate'],
+    ['a lone surrogate that is no escape', '["\ud800"]', 'lone surrogate'],
     ['a lone surrogate in a name', '{"\\udc00":1}', 'lone surrogate'],
     ['no JSON', '{a:1}', 'is not JSON'],
     ['more behind the value', '1 2', 'is not JSON'],
@@ -81,6 +83,8 @@ describe('canonical JSON of objects', () => {
     expect(canonical(nested(deepest + 1))).toBe(nested(deepest + 1));
     expect(refused(nested(deepest + 2))).toContain('nested deeper than 100 levels');
     expect(refused(nested(5_000))).toContain('nested deeper');
+    expect(refused(`{"b":1,"a":${nested(200_000)}}`)).toContain('nested deeper');
+    expect(refused(`[${nested(200_000)},{"b":1,"a":2}]`)).toContain('nested deeper');
     const long = JSON.stringify('"\\x'.repeat(300_000));
     expect(canonical(long)).toBe(long);
   });

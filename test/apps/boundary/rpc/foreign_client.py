@@ -62,8 +62,6 @@ def parts():
 
 
 stored = producer.PutObject(parts())
-returned = b"".join(part.data for part in consumer.GetObject(pb.GetObjectRequest(bucket="files", key="python.bin")))
-
 reference = {"bucket": "files", "key": "python.bin", "digest": stored.digest, "size": stored.size}
 batch = producer.AppendFacts(
     pb.AppendFactsRequest(
@@ -74,6 +72,8 @@ batch = producer.AppendFacts(
         ]
     )
 )
+# A consumer reads only what a fact names.
+returned = b"".join(part.data for part in consumer.GetObject(pb.GetObjectRequest(bucket="files", key="python.bin")))
 found = producer.FindFact(pb.FindFactRequest(from_zone="plant-a", message_id="python"))
 stream = pb.Stream(from_zone="plant-a", to_zone="enterprise")
 fetched = consumer.FetchFacts(pb.FetchFactsRequest(stream=stream, consumer_name="erp", limit=10))

@@ -1,66 +1,36 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { Delivery } from '../../../../src/apps/boundary/domain/delivery.ts';
-import type { FactStore, StoredEntry, StreamId } from '../../../../src/apps/boundary/store/store.ts';
-import { firstChain } from '../../../../src/engine/log/entry.ts';
-import { codeOf, fact, numbers, type Opened, sign } from './conformance.ts';
+import { codeOf, fact, sign } from './facts.ts';
+import { type Opened, sceneOn } from './scene.ts';
 
 /** More of what every adapter of the storage must do (BND-15): quarantine that is resolved, facts that are dropped, exports. */
-export function describeCrossings(name: string, open: () => Promise<Opened>): void {
-  let opened: Opened;
-  let store: FactStore;
-  beforeAll(async () => {
-    opened = await open();
-    store = opened.store;
-  });
-  afterAll(() => opened.stop());
-
-  const streams = () => {
-    const tenantId = `t-${randomUUID()}`;
-    const out: StreamId = { tenantId, buffer: 'store', from: 'plant-a', to: 'enterprise' };
-    const into: StreamId = { ...out, buffer: 'forward' };
-    return { tenantId, out, into };
-  };
-  const fill = async (stream: StreamId, count: number): Promise<void> => {
-    await Promise.all(numbers(1, count).map((n) => store.append(stream, fact(`m${n}`))));
-  };
-  const all = (stream: StreamId, after = 0): Promise<StoredEntry[]> =>
-    store.read(stream, { after, limit: 1000, maxBytes: 1024 * 1024 });
-  const messageIds = (entries: readonly StoredEntry[]) =>
-    entries.map(({ record }) => ('messageId' in record ? record.messageId : `gap ${record.gap.reason}`));
-  /** What a peer would send after an offset. */
-  const deliveryOf = async (stream: StreamId, after: number, count = 1000): Promise<Delivery> => {
-    const epoch = (await store.state(stream))?.epoch ?? '';
-    return {
-      epoch,
-      chainBefore: firstChain(epoch),
-      entries: (await all(stream, after)).slice(0, count),
-    };
-  };
+export function describeCrossings(name: string, opened: () => Opened): void {
+  const { streams, fill, all, messageIds, deliveryOf } = sceneOn(opened);
 
   describe(`${name}: crossings`, () => {
     test('BND-8: a later fact resolves what is in quarantine, and attempts in between; the first note stays', async () => {
       const { out, into, tenantId } = streams();
       await fill(out, 1);
-      const epoch = (await store.state(out))?.epoch ?? '';
+      const epoch = (await opened().store.state(out))?.epoch ?? '';
       const standsFor = { epoch, offset: 1, messageId: 'm1' };
-      await store.append(out, fact('again', { standsFor }));
-      await store.append(out, fact('at last', { standsFor }));
+      await opened().store.append(out, fact('again', { standsFor }));
+      await opened().store.append(out, fact('at last', { standsFor }));
       const delivery = await deliveryOf(out, 0);
       const refusal = { reason: 'too_large', message: 'too large' };
       const entries = delivery.entries.map((each) => (each.offset < 3 ? { ...each, refusal } : each));
       const open = { after: 0, limit: 10, isOpen: true };
-      const isOpen = () => store.isInQuarantine(tenantId, 'forward', 'plant-a', 'm1');
-      await store.deliver(into, { ...delivery, entries: entries.slice(0, 2) }, sign);
-      expect(await store.quarantined(into, open)).toHaveLength(2);
+      const isOpen = () => opened().store.isInQuarantine(tenantId, 'forward', 'plant-a', 'm1');
+      await opened().store.deliver(into, { ...delivery, entries: entries.slice(0, 2) }, sign);
+      expect(await opened().store.quarantined(into, open)).toHaveLength(2);
       expect(await isOpen()).toBe(true);
-      await store.deliver(into, { ...delivery, entries }, sign);
-      expect(await store.quarantined(into, open)).toEqual([]);
+      await opened().store.deliver(into, { ...delivery, entries }, sign);
+      expect(await opened().store.quarantined(into, open)).toEqual([]);
       expect(await isOpen()).toBe(false);
       for (const by of [3, 4])
-        await store.resolveQuarantined(into, { epoch, offset: 1 }, { how: 'dropped', by });
+        await opened().store.resolveQuarantined(into, { epoch, offset: 1 }, { how: 'dropped', by });
       const resolution = { how: 'redriven', by: 3, at: expect.any(Date) };
-      expect(await store.quarantined(into, { after: 0, limit: 10 })).toMatchObject([
+      expect(await opened().store.quarantined(into, { after: 0, limit: 10 })).toMatchObject([
         { offset: 1, resolution },
         { offset: 2, resolution },
       ]);
@@ -69,24 +39,24 @@ export function describeCrossings(name: string, open: () => Promise<Opened>): vo
     test('BND-9: what a source has dropped becomes gap records, without a gap in the offsets', async () => {
       const { out, into } = streams();
       await fill(out, 20);
-      await store.deliver(into, await deliveryOf(out, 0, 4), sign);
+      await opened().store.deliver(into, await deliveryOf(out, 0, 4), sign);
       const sent = await all(out);
-      const epoch = (await store.state(out))?.epoch ?? '';
+      const epoch = (await opened().store.state(out))?.epoch ?? '';
       const range = (from: number, to: number) => ({ from, to, chain: sent[to - 1]?.chain ?? '' });
-      expect(await store.drop(out, { ...range(1, 9), epoch })).toBe(9);
-      await opened.other.drop(out, { ...range(5, 12), epoch });
-      const kept = await store.dropped(out, { after: 8, limit: 10 });
+      expect(await opened().store.drop(out, { ...range(1, 9), epoch })).toBe(9);
+      await opened().other.drop(out, { ...range(5, 12), epoch });
+      const kept = await opened().store.dropped(out, { after: 8, limit: 10 });
       expect(kept.map(({ from, to, epoch: of }) => [from, to, of])).toEqual([
         [1, 9, epoch],
         [5, 12, epoch],
       ]);
-      expect((await store.state(out))?.first).toBe(13);
+      expect((await opened().store.state(out))?.first).toBe(13);
       const next = await deliveryOf(out, 12);
       const chainBefore = range(1, 12).chain;
       const bring = (dropped: Delivery['dropped']) =>
         codeOf(
-          store
-            .deliver(into, { ...next, chainBefore, ...(dropped && { dropped }) }, sign)
+          opened()
+            .store.deliver(into, { ...next, chainBefore, ...(dropped && { dropped }) }, sign)
             .then(() => 'taken'),
         );
       expect(await bring(undefined)).toBe('FAILED_PRECONDITION offset_gap');
@@ -100,7 +70,7 @@ export function describeCrossings(name: string, open: () => Promise<Opened>): vo
       expect(messageIds(await all(into))).toEqual(
         sent.map(({ key, offset }) => (offset > 4 && offset < 13 ? 'gap dropped_by_source' : key)),
       );
-      expect(await store.receipts(into, { after: 4, limit: 10 })).toMatchObject([
+      expect(await opened().store.receipts(into, { after: 4, limit: 10 })).toMatchObject([
         { fromOffset: 5, toOffset: 20 },
       ]);
     });
@@ -109,13 +79,13 @@ export function describeCrossings(name: string, open: () => Promise<Opened>): vo
       const { out } = streams();
       const epoch = randomUUID();
       const range = { epoch, from: 1, to: 5, chain: 'ab'.repeat(32) };
-      await store.noteExported(out, range);
-      const [first] = await store.exported(out, { after: 0, limit: 10 });
-      await opened.other.noteExported(out, range);
-      const [again, ...more] = await store.exported(out, { after: 4, limit: 10 });
+      await opened().store.noteExported(out, range);
+      const [first] = await opened().store.exported(out, { after: 0, limit: 10 });
+      await opened().other.noteExported(out, range);
+      const [again, ...more] = await opened().store.exported(out, { after: 4, limit: 10 });
       expect(again).toMatchObject(range);
       expect(again?.exportedAt.getTime()).toBeGreaterThanOrEqual(first?.exportedAt.getTime() ?? 0);
-      expect([more, await store.exported(out, { after: 5, limit: 10 })]).toEqual([[], []]);
+      expect([more, await opened().store.exported(out, { after: 5, limit: 10 })]).toEqual([[], []]);
     });
   });
 }

@@ -18,8 +18,8 @@ export async function frontier(on: Queryable, stream: StreamId): Promise<Frontie
   return rows[0];
 }
 
-/** The frontier, locked until the transaction ends: deliveries to one stream come one after another. */
-export async function lockFrontier(on: Queryable, stream: StreamId, start: Frontier): Promise<Frontier> {
+/** The frontier, locked until the transaction ends: those that move it come one after another. */
+export async function lockFrontier(on: Queryable, stream: StreamId): Promise<Frontier | undefined> {
   await on.query(
     `insert into boundary.streams (tenant_id, buffer, from_zone, to_zone) values ($1, $2, $3, $4) on conflict do nothing`,
     keyOf(stream),
@@ -29,7 +29,7 @@ export async function lockFrontier(on: Queryable, stream: StreamId, start: Front
     keyOf(stream),
   );
   const row = rows[0];
-  return row?.epoch ? (row as Frontier) : start;
+  return row?.epoch ? (row as Frontier) : undefined;
 }
 
 export async function moveFrontier(on: Queryable, stream: StreamId, to: Frontier): Promise<void> {

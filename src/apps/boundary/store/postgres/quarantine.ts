@@ -94,16 +94,16 @@ export async function resolveOne(
 export async function resolveByStandIn(
   on: Queryable,
   stream: StreamId,
-  { epoch, offset, isDropped }: StandsFor,
+  { epoch, offset, messageId, isDropped }: StandsFor,
   by: number,
 ): Promise<void> {
   await on.query(
     `update boundary.quarantine set resolution = $7, resolved_by = $8, resolved_at = clock_timestamp()
       where ${ofStream} and resolution is null
-        and ("offset" = $5 and epoch::text = $6
+        and ("offset" = $5 and epoch::text = $6 and message_id = $9
              or record::json -> 'standsFor' ->> 'offset' = $5::text
                 and record::json -> 'standsFor' ->> 'epoch' = $6)`,
-    [...keyOf(stream), offset, epoch, isDropped ? 'dropped' : 'redriven', by],
+    [...keyOf(stream), offset, epoch, isDropped ? 'dropped' : 'redriven', by, messageId],
   );
 }
 

@@ -1,0 +1,74 @@
+/** One-way mode as a part of a node that runs: a stream leaves into a folder, and another one comes in from a folder. */
+import { mkdir } from 'node:fs/promises';
+import { messageOf } from '../../../engine/errors.ts';
+import { pause } from '../../../engine/resilience/deadline.ts';
+import { BoundaryError } from '../domain/errors.ts';
+import { signReceipt } from '../domain/receipt.ts';
+import type { CarrierOptions } from '../handoff/carrier.ts';
+import type { NodeParts } from '../node.ts';
+import type { BoundaryNode } from '../rpc/service.ts';
+import { badFile, keyFinder, type PeerSettings } from '../settings.ts';
+import type { StreamId } from '../store/store.ts';
+import { importInbox, type Missing } from './inbox.ts';
+import { type OutboxOptions, oneWay } from './outbox.ts';
+
+/** One process at a time carries, under the stream's lock: the name tells this node from others, not processes apart. */
+export const instanceOf = (zone: string): string => `node of ${zone}`;
+
+/** How often the inbox is looked at. */
+const lookMs = 1000;
+
+export async function makeFolders(peers: readonly PeerSettings[]): Promise<void> {
+  for (const { zone, outbox, inbox } of peers)
+    for (const [name, folder] of Object.entries({ outbox, inbox }))
+      if (folder !== undefined)
+        await mkdir(folder, { recursive: true }).catch((error: unknown) => {
+          throw badFile(`boundary.peers.${zone}.${name}`, folder, messageOf(error));
+        });
+}
+
+export function outboxOptions(
+  { store, objects, receiptKey }: Pick<BoundaryNode, 'store' | 'objects' | 'receiptKey'>,
+  stream: StreamId,
+  folder: string,
+): OutboxOptions {
+  return { store, objects, stream, key: receiptKey, folder, instance: instanceOf(stream.from) };
+}
+
+export const toOutbox = (
+  node: BoundaryNode,
+  stream: StreamId,
+  { outbox, resend }: PeerSettings & { readonly outbox: string },
+): CarrierOptions['carry'] => oneWay({ ...outboxOptions(node, stream, outbox), ...(resend && { resend }) });
+
+/** Fails while files are missing, so that the hand-off says so until they have come. */
+export const fromInbox =
+  (
+    { settings, store, objects }: NodeParts,
+    { receiptKey, logger }: BoundaryNode,
+    { tenantId, from, to }: StreamId,
+    folder: string,
+  ): CarrierOptions['carry'] =>
+  async (waitMs, signal) => {
+    const report = await importInbox({
+      ...{ store, objects, zone: to, tenantId, folder },
+      keyOf: keyFinder(settings, receiptKey),
+      sign: (receipt) => signReceipt(receipt, receiptKey),
+    });
+    for (const { file, why } of report.refused)
+      logger.warn({ from, to, file, why }, 'a file of another zone was refused, and moved to refused/');
+    const [missing] = report.missing;
+    if (missing) throw filesMissing(missing, report.waiting.length);
+    const taken = report.imported.reduce((sum, each) => sum + each.taken, 0);
+    if (taken > 0) logger.info({ from, to, facts: taken }, 'facts were taken from files of another zone');
+    else await pause(Math.min(waitMs, lookMs), signal);
+    return taken;
+  };
+
+const filesMissing = ({ from, to, fromOffset, toOffset }: Missing, waiting: number): BoundaryError =>
+  new BoundaryError(
+    'FAILED_PRECONDITION',
+    'files_missing',
+    `the file with offsets ${fromOffset} to ${toOffset} has not come, and ${waiting} that follow wait for it. In zone "${from}" run: ` +
+      `tallyman facts send-again ${fromOffset} ${toOffset} --to ${to}`,
+  );

@@ -1,0 +1,138 @@
+import { describe, expect, test } from 'vitest';
+import type { Zone } from '../../../../src/apps/boundary/domain/zones.ts';
+import { nextChain } from '../../../../src/engine/log/entry.ts';
+import { codeOf, fact, numbers } from './facts.ts';
+import { type Opened, sceneOn } from './scene.ts';
+
+export function describeAppends(name: string, opened: () => Opened): void {
+  const { streams, fill, all, messageIds, deliveryOf } = sceneOn(opened);
+
+  describe(`${name}: append`, () => {
+    test('BND-3: 64 concurrent appends of one id give one fact and 64 equal offsets', async () => {
+      const { out } = streams();
+      await fill(out, 3);
+      const answers = await Promise.all(
+        numbers(1, 64).map((n) => (n % 2 ? opened().store : opened().other).append(out, fact('same'))),
+      );
+      expect(new Set(answers.map(({ offset }) => offset))).toEqual(new Set([4]));
+      expect(answers.filter(({ existing }) => !existing)).toHaveLength(1);
+      expect(await all(out)).toHaveLength(4);
+    });
+
+    test('BND-3: other content under an id is refused, also for another zone, and nothing is written', async () => {
+      const { out, of } = streams();
+      await opened().store.append(out, fact('a'));
+      const conflict = 'ALREADY_EXISTS conflicting_duplicate';
+      expect(await codeOf(opened().store.append(out, fact('a', { object: '2' })))).toBe(conflict);
+      expect(await codeOf(opened().store.append(of('store', 'lab'), fact('a', { to: 'lab' as Zone })))).toBe(
+        conflict,
+      );
+      expect(await opened().store.append(out, fact('a', { producedAt: 9, labels: { b: 'c' } }))).toEqual({
+        offset: 1,
+        existing: true,
+      });
+      expect(await all(out)).toHaveLength(1);
+      expect((await opened().store.append(out, fact('b'))).offset).toBe(2);
+      // Another tenant, and what comes in, are apart.
+      const { out: others } = streams();
+      expect(await opened().store.append(others, fact('a', { object: '2' }))).toEqual({
+        offset: 1,
+        existing: false,
+      });
+    });
+
+    test('BND-16: appended in order, again after a part of it: what is there stays, the rest follows', async () => {
+      const { out } = streams();
+      const facts = numbers(1, 600).map((n) => fact(`e${n}`));
+      await opened().store.appendInOrder(out, facts.slice(0, 100));
+      await Promise.all([
+        opened().store.appendInOrder(out, facts),
+        opened().store.append(out, fact('other')),
+      ]);
+      await opened().other.appendInOrder(out, facts);
+      const ids = messageIds(await all(out));
+      expect(ids).toHaveLength(601);
+      expect(ids.filter((id) => id !== 'other')).toEqual(facts.map(({ record }) => record.messageId));
+      expect(await codeOf(opened().store.appendInOrder(out, [fact('e7', { object: '2' })]))).toBe(
+        'ALREADY_EXISTS conflicting_duplicate',
+      );
+      expect(await all(out)).toHaveLength(601);
+    });
+
+    test('BND-3: it is still so after the fact was trimmed', async () => {
+      const { out, tenantId } = streams();
+      await fill(out, 5);
+      expect(await opened().store.trim(out, 4)).toBe(4);
+      const [first] = numbers(1, 5).filter((n) => n <= 4);
+      const { offset } = await opened().store.append(out, fact(`m${first}`));
+      expect(offset).toBeLessThan(5);
+      expect(await codeOf(opened().store.append(out, fact('m1', { object: '2' })))).toBe(
+        'ALREADY_EXISTS conflicting_duplicate',
+      );
+      expect(await opened().store.find(tenantId, 'store', 'plant-a', 'm1')).toEqual({
+        stream: out,
+        offset: 1,
+        entry: undefined,
+      });
+      expect(await all(out)).toHaveLength(1);
+    });
+
+    test('BND-4: offsets are dense, and the chain hash of each entry follows from the one before', async () => {
+      const { out } = streams();
+      await fill(out, 40);
+      const { epoch, chainBefore, entries } = await deliveryOf(out, 0);
+      expect(epoch).not.toBe('');
+      expect(entries.map(({ offset }) => offset)).toEqual(numbers(1, 40));
+      let chain = chainBefore;
+      for (const entry of entries) {
+        chain = nextChain(chain, entry);
+        expect(entry.chain).toBe(chain);
+      }
+      expect(await opened().store.state(out)).toMatchObject({
+        first: 1,
+        last: 40,
+        chain,
+        fullSince: undefined,
+      });
+    });
+
+    test('BND-2: a producer that crashed finds its fact by its id', async () => {
+      const { out, tenantId } = streams();
+      await opened().store.append(out, fact('a', { labels: { line: '4' }, correlationId: 'c' }));
+      const found = await opened().store.find(tenantId, 'store', 'plant-a', 'a');
+      expect(found).toMatchObject({
+        stream: out,
+        offset: 1,
+        entry: { record: { messageId: 'a', labels: { line: '4' }, correlationId: 'c' } },
+      });
+      expect(await opened().store.find(tenantId, 'store', 'plant-a', 'b')).toBeUndefined();
+      expect(await opened().store.find(tenantId, 'forward', 'plant-a', 'a')).toBeUndefined();
+    });
+
+    test('BND-7: a read that waits is woken by an append, of another process too', async () => {
+      const { out } = streams();
+      const read = opened().other.read(out, { after: 0, limit: 10, maxBytes: 1000, waitMs: 60_000 });
+      await opened().store.append(out, fact('a'));
+      expect(messageIds(await read)).toEqual(['a']);
+    });
+
+    test('BND-9: streams are listed with their bytes; that one is full is kept for all processes', async () => {
+      const { out, of, tenantId } = streams();
+      const lab = of('store', 'lab');
+      await opened().store.append(out, fact('a'));
+      await opened().store.append(lab, fact('b', { to: 'lab' as Zone }));
+      await opened().store.setFull(out, true);
+      const listed = await opened().other.streams(tenantId);
+      expect(listed.map(({ to, bytes, fullSince }) => [to, bytes > 50, fullSince !== undefined])).toEqual([
+        ['enterprise', true, true],
+        ['lab', true, false],
+      ]);
+      const since = (await opened().store.state(out))?.fullSince;
+      await opened().other.setFull(out, true);
+      expect((await opened().store.state(out))?.fullSince).toEqual(since);
+      await opened().other.setFull(out, false);
+      expect((await opened().store.state(out))?.fullSince).toBeUndefined();
+      expect(await opened().store.streams('nobody')).toEqual([]);
+    });
+  });
+}
