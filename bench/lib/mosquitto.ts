@@ -1,10 +1,9 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
-import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { endWithUs, execute, freePort, stop, temporaryFolder } from './processes.ts';
+import { accepts, endWithUs, execute, freePort, stop, temporaryFolder } from './processes.ts';
 
 /** A private Mosquitto with persistence, as a plant would run it; it writes to disk when it ends. */
 export interface MosquittoServer {
@@ -50,14 +49,4 @@ export async function startMosquitto(): Promise<MosquittoServer> {
       removeHome();
     },
   };
-}
-
-function accepts(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1', () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.on('error', () => resolve(false));
-  });
 }

@@ -156,6 +156,14 @@ export async function usingDatabase<T>(server: PostgresServer, use: (url: string
   try {
     return await use(server.url(name));
   } finally {
+    const { rows } = await withClient(server.url('postgres'), (client) =>
+      client.query<{ role: string }>(
+        `select r.rolname as role from pg_database d join pg_roles r on r.rolname = 'tallyman_tenant_' || d.oid
+          where d.datname = $1`,
+        [name],
+      ),
+    );
     await administer(`drop database ${name} with (force)`);
+    for (const { role } of rows) await administer(`drop role ${role}`);
   }
 }
