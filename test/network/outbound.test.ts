@@ -178,6 +178,7 @@ const known = {
   'boundary/pairing/openssl.ts': 'none: tells names from addresses',
   'boundary/rpc/server.ts': 'listens',
   'boundary/sdk/connection.ts': 'the program that uses it',
+  'boundary/store/jetstream/sync-check.ts': 'operator',
   'iot/mqtt/dial.ts': 'operator',
   'labels/gateways/http.ts': 'tenant',
   'labels/gateways/simulator/index.ts': 'listens',

@@ -36,7 +36,7 @@ async function answer({ tallyman }: World, sql: string, role: 'owner' | 'tenant'
   const enough = new Error('accepted');
   try {
     await tallyman.database.transaction(async (tx) => {
-      if (role === 'tenant') await tx.query(enterTenant('default'));
+      if (role === 'tenant') await tx.query(enterTenant(tallyman.database, 'default'));
       const { rowCount } = await tx.query(sql);
       throw rowCount === 0 ? new Error(`no row: ${sql}`) : enough;
     });

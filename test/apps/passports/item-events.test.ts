@@ -39,7 +39,7 @@ async function replayedAfter(
       await tx.query('set local session_replication_role = replica');
       const { rowCount } = await tx.query(damage);
       if (rowCount === 0) throw new Error(`nothing to damage: ${damage}`);
-      await tx.query(enterTenant('default'));
+      await tx.query(enterTenant(tallyman.database, 'default'));
       await replayVersion(new TenantScope('default', tx, { prepare: false }), versionId, means).catch(
         (error: Error & { readonly code?: string }) => {
           said = `${error.code}: ${error.message}`;

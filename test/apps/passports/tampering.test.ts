@@ -38,7 +38,7 @@ async function found(at: World, damage: string, known?: KnownHead): Promise<stri
       await tx.query('set local session_replication_role = replica');
       const { rowCount } = await tx.query(damage);
       if (rowCount === 0) throw new Error(`nothing to damage: ${damage}`);
-      await tx.query(enterTenant('default'));
+      await tx.query(enterTenant(at.tallyman.database, 'default'));
       const on = new TenantScope('default', tx, { prepare: false });
       finding = await firstFinding(at, on, known);
       throw enough;

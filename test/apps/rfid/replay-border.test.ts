@@ -26,7 +26,7 @@ test('RFID-9, RFID-12, RFID-13: replay, shipments and returns work under a role 
   const role = `reader_${bundle.url.slice(-12)}`;
   await database.query(`
     create role ${role} login bypassrls noinherit password 'rfid';
-    grant tallyman_tenant to ${role};
+    grant ${database.tenantRole} to ${role};
     grant usage on schema iot, rfid, tallyman to ${role};
     grant select on all tables in schema iot to ${role};
     grant select, insert, update, delete on all tables in schema rfid, tallyman to ${role};

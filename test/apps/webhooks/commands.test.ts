@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { webhookKinds } from '../../../src/apps/webhooks/delivery/kinds.ts';
 import { webhookFollower } from '../../../src/apps/webhooks/follower.ts';
 import { Webhooks } from '../../../src/apps/webhooks/webhooks.ts';
-import { engineComponent, migrate } from '../../../src/engine/database/migrate.ts';
+import { engineComponent } from '../../../src/engine/database/migrate.ts';
 import { emit } from '../../../src/events/emit.ts';
 import { apps } from '../../../src/host/apps.ts';
 import { componentsOf } from '../../../src/host/components.ts';
@@ -21,8 +21,7 @@ let cli: Cli;
 let webhooks: Webhooks;
 
 beforeAll(async () => {
-  fresh = await freshDatabase();
-  await migrate(fresh.database, { components: [engineComponent, ...componentsOf(apps)] });
+  fresh = await freshDatabase([engineComponent, ...componentsOf(apps)]);
   webhooks = new Webhooks(fresh.database, { box, policy: local });
   cli = cliOn(fresh.url, {
     env: {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { webhookFollower } from '../../../src/apps/webhooks/follower.ts';
+import { takeTenantRole } from '../../../src/engine/database/tenant.ts';
 import { defineKind } from '../../../src/engine/jobs/kind.ts';
 import { drained, until } from '../../support/engine.ts';
 import { ok, receiver } from './support/receiver.ts';
@@ -66,7 +67,7 @@ test('WH-1: who acts for one tenant emits for that tenant and sees no other’s 
   await scene.endpoint({ url, tenantId: 'evil' });
   const as = <T>(tenant: string, sql: string) =>
     scene.tallyman.database.transaction(async (tx) => {
-      await tx.query('set local role tallyman_tenant');
+      await tx.query(takeTenantRole);
       await tx.query(`select set_config('tallyman.tenant', $1, true)`, [tenant]);
       return (await tx.query(sql)).rows as T[];
     });

@@ -1,4 +1,4 @@
-import { leaveTenant } from '../../../engine/database/tenant.ts';
+import { leaveTenant, takeTenantRole } from '../../../engine/database/tenant.ts';
 import { emit } from '../../../events/emit.ts';
 import { appendAudit } from '../audit/append.ts';
 import { canonicalAscii } from '../compile/canonical.ts';
@@ -82,7 +82,7 @@ async function keepReport(
      on conflict (tenant_id, rules_hash, build) do nothing returning passports.digest(outcomes::text) as digest`,
     [on.tenantId, hash, build, JSON.stringify(outcomes), passed],
   );
-  await on.query('set local role tallyman_tenant');
+  await on.query(takeTenantRole);
   const [added] = rows;
   if (added)
     await appendAudit(on, [

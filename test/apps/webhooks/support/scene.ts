@@ -6,7 +6,6 @@ import type { NewEndpoint } from '../../../../src/apps/webhooks/endpoints.ts';
 import { webhookEventTypes } from '../../../../src/apps/webhooks/event-types.ts';
 import { webhookFollower } from '../../../../src/apps/webhooks/follower.ts';
 import { Webhooks } from '../../../../src/apps/webhooks/webhooks.ts';
-import { engineComponent, migrate } from '../../../../src/engine/database/migrate.ts';
 import type { Worker } from '../../../../src/engine/jobs/worker.ts';
 import type { WorkerOptions } from '../../../../src/engine/jobs/worker-options.ts';
 import { EventCatalogue } from '../../../../src/events/catalogue.ts';
@@ -36,9 +35,8 @@ export interface WebhookScene extends Bundle {
 }
 
 export async function webhookScene(): Promise<WebhookScene> {
-  const bundle = await engine();
+  const bundle = await engine({ components: [eventsComponent, webhooksComponent] });
   const { database } = bundle.tallyman;
-  await migrate(database, { components: [engineComponent, eventsComponent, webhooksComponent] });
   const master = randomBytes(32);
   const box = new SecretBox(master);
   const webhooks = new Webhooks(database, { box, policy: local });
