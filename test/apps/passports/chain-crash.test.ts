@@ -264,7 +264,7 @@ test('BPC-1, BPC-8, BPC-11, BPC-14: killed after any statement of any handler or
         const end = await run({ url: database.url, slice, slices, died });
         if (end.died === undefined) break;
         died.push(end.died);
-        // It crashes more often than a job may that is left to itself.
+        // It crashes more often than a job may that is left to itself, and no long wait is to follow.
         await database.rows('update tallyman.jobs set max_attempts = 1000');
       }
       expect(await leftBehind(database), `killed at ${died.join(', ')}`).toEqual(expected);

@@ -39,6 +39,9 @@ const died = new Set(task.died);
 const came = new Set<string>();
 const running = new AsyncLocalStorage<Run>();
 
+/** Asked once and kept for the process: whichever handler comes first asks, so it is no part of a handler's path. */
+const isKeptByProcess = (text: string): boolean => text.includes('tallyman.streams_of(');
+
 /** Without what differs from run to run: ids and tokens that are in the text itself. */
 const shape = (text: string): string => text.replaceAll(/'[^']*'/g, '?').replaceAll(/\d+/g, '#');
 
@@ -61,9 +64,9 @@ const { query } = pg.Client.prototype as unknown as { query: (...args: unknown[]
   ...args: unknown[]
 ) {
   const run = running.getStore();
-  if (!run) return query.apply(this, args);
   const [first] = args;
   const text = typeof first === 'string' ? first : String((first as { text?: string }).text ?? 'prepared');
+  if (!run || isKeptByProcess(text)) return query.apply(this, args);
   const last = args.at(-1);
   if (typeof last === 'function')
     return query.apply(this, [
