@@ -177,9 +177,9 @@ export class Connection {
     if (limit !== null && unread > limit) this.#fail('MQTT_CLOSED', `a packet beyond ${limit} bytes`, 0x95);
   }
 
-  #leaveOut({ topic, qos, packetId, bytes }: Oversized): void {
+  #leaveOut({ topic, qos, packetId, bytes, isMalformed }: Oversized): void {
     if (this.#over || this.#leaving) return;
-    if (this.#welcome === undefined || qos > 2 || (qos > 0 && packetId === 0))
+    if (isMalformed || this.#welcome === undefined || qos > 2 || (qos > 0 && packetId === 0))
       return this.#fail('MQTT_CLOSED', 'a malformed message', 0x81);
     const message: MqttMessage = {
       topic,

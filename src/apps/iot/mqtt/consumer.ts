@@ -60,7 +60,7 @@ export interface MqttConsumerOptions {
 
 /** Longer than a connection takes to close: the last acknowledgements must reach the broker. */
 const closeTimeoutMs = 2_000;
-const mostTopicsTold = 1000;
+const maxLoggedTopics = 1000;
 
 export class MqttConsumer {
   readonly #settings: MqttSettings;
@@ -210,10 +210,10 @@ export class MqttConsumer {
     const { maxPacketSize } = this.#settings;
     const { topic } = delivery.message;
     const isNew = !this.#oversizedTopics.has(topic);
-    if (isNew && this.#oversizedTopics.size < mostTopicsTold) this.#oversizedTopics.add(topic);
+    if (isNew && this.#oversizedTopics.size < maxLoggedTopics) this.#oversizedTopics.add(topic);
     this.#logger[isNew ? 'error' : 'debug'](
       { broker: brokerOf(this.#settings), topic, bytes, maxPacketSize },
-      'an MQTT message larger than mqtt.maxPacketSize was left out and acknowledged; raise the limit if such messages are meant for us, and have it sent again',
+      'an MQTT message is larger than mqtt.maxPacketSize; it was acknowledged and not processed. To receive it, raise the limit and have it sent again',
     );
     this.#intake.leaveOut(connection, delivery);
   }

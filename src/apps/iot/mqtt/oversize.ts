@@ -6,6 +6,8 @@ export interface Oversized {
   readonly packetId: number;
   /** Of the packet. */
   readonly bytes: number;
+  /** Its topic and packet id are longer than the packet. */
+  readonly isMalformed: boolean;
 }
 
 const publish = 3;
@@ -102,20 +104,24 @@ export class OversizeFilter {
     const qos = (this.#flags >> 1) & 3;
     const topicEnd = all.length < 2 ? Number.POSITIVE_INFINITY : 2 + all.readUInt16BE(0);
     const end = topicEnd + (qos > 0 ? 2 : 0);
-    if (all.length < end) {
+    const isMalformed = all.length >= 2 && end > this.#left;
+    if (all.length < end && !isMalformed) {
       this.#begun = all;
       return bytes.subarray(all.length - before);
     }
     this.#oversized = {
-      topic: all.toString('utf8', 2, topicEnd),
+      topic: isMalformed ? '' : all.toString('utf8', 2, topicEnd),
       qos,
-      packetId: qos > 0 ? all.readUInt16BE(topicEnd) : 0,
+      packetId: qos > 0 && !isMalformed ? all.readUInt16BE(topicEnd) : 0,
       bytes: this.#left,
+      isMalformed,
     };
     this.#begun = Buffer.alloc(0);
-    this.#left -= end;
+    const read = isMalformed ? before : end;
+    this.#left -= read;
     this.#state = 'skipping';
-    return bytes.subarray(end - before);
+    if (this.#left === 0) this.#end();
+    return bytes.subarray(read - before);
   }
 
   #end(): void {

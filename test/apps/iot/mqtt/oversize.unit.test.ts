@@ -39,3 +39,29 @@ test('SEC-8: however the bytes are cut, messages beyond the limit are left out a
     expect(told).toHaveLength(left.length);
   }
 });
+
+test.each([1, 2, 3, 50, 1000])(
+  'SEC-8: a topic that is longer than its packet is malformed, and what follows passes: %i bytes at a time',
+  (size) => {
+    const oversized: Oversized[] = [];
+    const filter = new OversizeFilter(128, (each) => oversized.push(each));
+    const ping = Buffer.from([0xd0, 0]);
+    const packet = Buffer.concat([
+      Buffer.from([0x32, 200, 1, 60_000 >> 8, 60_000 & 255]),
+      Buffer.alloc(198, 120),
+    ]);
+    const bytes = Buffer.concat([packet, ping]);
+    const passed: Buffer[] = [];
+    for (let at = 0; at < bytes.length; at += size)
+      passed.push(...filter.pass(bytes.subarray(at, at + size)));
+    expect(Buffer.concat(passed)).toEqual(ping);
+    expect(oversized).toEqual([{ topic: '', qos: 1, packetId: 0, bytes: 200, isMalformed: true }]);
+  },
+);
+
+test('SEC-8: a message that is all topic is left out as soon as it has come', () => {
+  const oversized: Oversized[] = [];
+  const filter = new OversizeFilter(128, (each) => oversized.push(each));
+  expect(filter.pass(message('t'.repeat(300), 0, 1, 7))).toEqual([]);
+  expect(oversized).toMatchObject([{ packetId: 7, isMalformed: false }]);
+});
