@@ -29,6 +29,13 @@ describe('docs/promises.md', () => {
         expect(readFileSync(join(root, 'test', path), 'utf8')).toMatch(new RegExp(`\\b${id}\\b`));
     });
 
+  test('each promise stands there once', () => {
+    const promises = rows
+      .filter((cells) => /^[A-Z]+-\d+$/.test(cells[0] ?? ''))
+      .map(([, promise]) => promise);
+    expect(promises.filter((promise, i) => promises.indexOf(promise) !== i)).toEqual([]);
+  });
+
   test('the races name tests that exist', () => {
     const races = rows.filter((cells) => cells.length === 2);
     expect(races.length).toBe(8);
