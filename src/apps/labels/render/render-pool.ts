@@ -6,6 +6,7 @@
  * States of a process: starting → idle ⇄ busy → ending → gone.
  */
 import { type ChildProcess, fork } from 'node:child_process';
+import type { Socket } from 'node:net';
 import { availableParallelism, setPriority } from 'node:os';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -66,8 +67,10 @@ const tickMs = 100;
 const semiSpaceMb = 2;
 /** The API and other tenants come first when the processors are busy; images can wait. */
 const niceness = 5;
-/** How V8 ends a process whose heap is full. */
-const outOfMemory: ReadonlySet<string | null> = new Set(['SIGABRT', 'SIGTRAP', 'SIGILL']);
+/** What V8 writes before it ends a process whose heap is full. */
+const outOfMemory = /heap out of memory|Reached heap limit/;
+/** What a process writes as it ends is kept up to here: the reason comes first, and pages about the heap behind it. */
+const mostWritten = 4096;
 /** The sources run as they are, and so does what is built of them. */
 const script = fileURLToPath(new URL(`./render-process${extname(import.meta.url)}`, import.meta.url));
 
@@ -172,8 +175,7 @@ export class RenderPool {
       // Nothing of the configuration, above all no secrets.
       env: {},
       execArgv: [`--max-old-space-size=${this.#memoryMb}`, `--max-semi-space-size=${semiSpaceMb}`],
-      // V8 writes pages about a full heap.
-      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
       serialization: 'advanced',
     });
     const renderer: Renderer = {
@@ -198,13 +200,18 @@ export class RenderPool {
       child.kill('SIGKILL');
       if (child.pid === undefined) this.#gone(renderer);
     });
-    child.on('exit', (_, signal) => {
-      const isMemory = outOfMemory.has(signal);
+    let written = '';
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      if (written.length < mostWritten) written += text;
+    });
+    child.on('close', (code, signal) => {
       this.#giveUp(
         renderer,
-        isMemory
+        outOfMemory.test(written)
           ? new TooCostlyError(`more than ${this.#memoryMb} MB`)
-          : new Error('a process that makes images has ended'),
+          : new Error(
+              `a process that makes images has ended (${signal ?? `exit code ${code}`})${written && `: ${written.slice(0, mostWritten).trim()}`}`,
+            ),
       );
       this.#gone(renderer);
     });
@@ -272,6 +279,8 @@ function errorOf({ isTemplate, code, message, details }: NonNullable<RenderAnswe
 function release(child: ChildProcess): void {
   child.unref();
   child.channel?.unref();
+  // A pipe, which can be unreferenced as a socket can.
+  (child.stderr as Socket | null)?.unref();
 }
 
 /** Where this is not allowed, images have the priority of everything else. */
