@@ -2,7 +2,7 @@ import { userInfo } from 'node:os';
 import type { Command } from 'commander';
 import { messageOf, TallymanError } from '../engine/errors.ts';
 import { complain } from '../host/cli/output/print.ts';
-import type { Session } from '../host/cli/session.ts';
+import type { Ended, Session } from '../host/cli/session.ts';
 import { homeTenant } from '../host/roles.ts';
 import { type AuditEvent, auditWithin } from '../server/access/audit.ts';
 
@@ -24,6 +24,10 @@ const reading: ReadonlySet<string> = new Set([
   ...['tail', 'test', 'types', 'verify'],
 ]);
 
+/** A fetch that confirms what it shows moves the consumer's cursor. */
+const isReading = (command: Command): boolean =>
+  reading.has(command.name()) && command.opts<{ confirm?: unknown }>().confirm !== true;
+
 /** `keys create` */
 function pathOf(command: Command): string[] {
   return command.parent ? [...pathOf(command.parent), command.name()] : [];
@@ -36,29 +40,30 @@ function pathOf(command: Command): string[] {
 export async function auditCommand(
   { tallyman: { database } }: Pick<Session, 'tallyman'>,
   command: Command | undefined,
-  error?: unknown,
+  ended: Ended,
 ): Promise<void> {
-  if (!command || reading.has(command.name())) return;
+  if (!command || isReading(command)) return;
   try {
     const { rows } = await database.query<{ isThere: boolean }>(
       `select to_regclass('tallyman_server.audit_seals') is not null as "isThere"`,
     );
-    if (rows[0]?.isThere) await auditWithin(database, eventOf(command, error));
+    if (rows[0]?.isThere) await auditWithin(database, eventOf(command, ended));
   } catch (trouble) {
-    if (error === undefined)
+    if (ended.error === undefined)
       complain(`It is done, but could not be written into the audit: ${messageOf(trouble)}`);
   }
 }
 
-function eventOf(command: Command, error: unknown): AuditEvent {
+function eventOf(command: Command, { error, made }: Ended): AuditEvent {
   const { tenant } = command.opts<{ tenant?: unknown }>();
-  const [resource] = command.processedArgs;
+  const [named] = command.processedArgs;
+  const resource = made ?? (typeof named === 'string' ? named : undefined);
   const hasFailed = error !== undefined;
   return {
     tenantId: typeof tenant === 'string' ? tenant : homeTenant,
     actor: `cli:${userInfo().username}`,
     action: pathOf(command).join('.'),
-    resource: typeof resource === 'string' ? resource.slice(0, 512) : null,
+    resource: resource?.slice(0, 512) ?? null,
     outcome: hasFailed ? 'failed' : 'done',
     status: hasFailed ? 500 : 200,
     code: error instanceof TallymanError ? error.code : null,

@@ -59,11 +59,12 @@ export function addEnqueue(jobs: Command, { withTallyman }: CommandFrame): void 
       ]),
     )
     .action((kind: string, payload: string | undefined, options: EnqueueOptions) =>
-      withTallyman(async ({ tallyman: { database } }) => {
+      withTallyman(async ({ tallyman: { database }, made }) => {
         if (options.delay !== undefined && options.at !== undefined)
           throw usage('give --delay or --at, not both');
         if (!options.internal) await requirePublicKind(database, kind);
         const job = await enqueue(database, kind, payload ?? '{}', options);
+        if (!job.existing) made(job.id);
         show(options.json, job, () =>
           job.existing
             ? `job ${job.id} has the dedupe key "${options.dedupeKey}" already; nothing is enqueued`

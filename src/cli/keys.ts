@@ -51,6 +51,7 @@ export function addKeys(program: Command, { withTallyman, apps }: CommandFrame):
           role,
           ...given({ access, expiresAt }),
         });
+        session.made(apiKey.id);
         if (options.json) return show(true, { ...keyJson(apiKey), key }, () => '');
         complain(`Key ${apiKey.id} (${role} of "${tenantId}"). It is not shown again:`);
         print(key);

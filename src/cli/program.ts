@@ -58,7 +58,7 @@ export function buildProgram(apps: readonly App[]): Command {
       if (config !== undefined) process.env.TALLYMAN_CONFIG = config;
     });
   const frameOf = (app?: App) =>
-    commandFrame(apps, app, (session, error) => auditCommand(session, running, error));
+    commandFrame(apps, app, (session, ended) => auditCommand(session, running, ended));
   const frame = frameOf();
   for (const add of [addJobs, addDeadLetters, addLanes, addQueues, addSchedules, addEvents])
     add(program, frame);

@@ -8,7 +8,7 @@ import { addSeal, sealAudit } from '../../src/server/audit/seals.ts';
 import { headText, parseHead, verifyAudit } from '../../src/server/audit/verify.ts';
 import { start } from '../cli/support.ts';
 import { until } from '../support/until.ts';
-import { server, type TestServer } from './support.ts';
+import { registerKind, server, type TestServer } from './support.ts';
 
 const seal = ({ tallyman, box }: TestServer, keepDays = 0) =>
   sealAudit(tallyman.database, box, { keepDays, signal: AbortSignal.timeout(60_000) });
@@ -206,6 +206,19 @@ test('SEC-6: a repeated answer that shows a secret again is in the audit', async
   ]);
 });
 
+test('SEC-6: the audit has the first id of a batch, and how many more there are', async () => {
+  const scene = await unsealed();
+  await registerKind(scene, 'noop');
+  const ask = await scene.as('producer');
+  const send = (jobs: number) =>
+    ask('POST', '/v1/jobs/batch', { jobs: Array.from({ length: jobs }, () => ({ kind: 'noop' })) });
+  const [one, three] = [await send(1), await send(3)];
+  const events = await scene.rows(
+    `select resource from tallyman_server.audit_events where action = 'jobs.enqueue_many' order by id`,
+  );
+  expect(events).toEqual([{ resource: one.body.ids[0] }, { resource: `${three.body.ids[0]} and 2 more` }]);
+});
+
 test('SEC-6: what is refused again and again is written once and counted', async () => {
   const scene = await unsealed();
   const trail = new AuditTrail(scene.tallyman.database);
@@ -274,13 +287,14 @@ test('SEC-6: what the command line changes is in the audit, what failed there, t
   });
   expect(await cli('keys', 'list')).toMatchObject({ code: 0 });
   expect((await cli('keys', 'revoke', 'nosuchkey')).code).not.toBe(0);
+  const [key] = await scene.rows<{ id: string }>(`select id from tallyman_server.api_keys where name = 'k'`);
   const events = await scene.rows(
     `select tenant_id, actor ~ '^cli:.' as "isCli", action, resource, outcome, code from tallyman_server.audit_events order by id`,
   );
   const isCli = true;
   expect(events).toEqual([
     { tenant_id: 'default', isCli, action: 'tenants.create', resource: 'acme', outcome: 'done', code: null },
-    { tenant_id: 'acme', isCli, action: 'keys.create', resource: null, outcome: 'done', code: null },
+    { tenant_id: 'acme', isCli, action: 'keys.create', resource: key?.id, outcome: 'done', code: null },
     {
       tenant_id: 'default',
       isCli,

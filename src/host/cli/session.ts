@@ -14,6 +14,8 @@ export interface Session {
   readonly config: Config;
   /** The database's clock: ages are counted by it, not by the clock of this machine. */
   readonly now: Date;
+  /** Tells the audit the id of what the command has made. */
+  readonly made: (id: string) => void;
 }
 
 /** What a command gets from the program it belongs to. */
@@ -32,8 +34,15 @@ export interface CommandFrame {
 export const commandLogger = () =>
   createLogger({ level: process.env.TALLYMAN_DEBUG === '1' ? 'debug' : 'warn' });
 
-/** Hears of every command that had a session, before the session ends; `error` if it failed. Does not throw. */
-export type CommandEnded = (session: Session, error?: unknown) => Promise<void>;
+/** Hears of every command that had a session, before the session ends. Does not throw. */
+export type CommandEnded = (session: Session, ended: Ended) => Promise<void>;
+
+export interface Ended {
+  /** If it failed. */
+  readonly error?: unknown;
+  /** The id of what it has made. */
+  readonly made?: string | undefined;
+}
 
 /** The session for commands of `app`; without one, for commands that belong to no app. */
 export function commandFrame(apps: readonly App[], app?: App, onEnded?: CommandEnded): CommandFrame {
@@ -55,12 +64,20 @@ export function commandFrame(apps: readonly App[], app?: App, onEnded?: CommandE
       try {
         const { database } = runtime.tallyman;
         const { rows } = await database.query<{ now: Date }>('select clock_timestamp() as now');
-        const session = { tallyman: runtime.tallyman, config, now: rows[0]?.now ?? new Date() };
+        let made: string | undefined;
+        const session: Session = {
+          tallyman: runtime.tallyman,
+          config,
+          now: rows[0]?.now ?? new Date(),
+          made: (id) => {
+            made = id;
+          },
+        };
         const result = await work(session).catch(async (error) => {
-          await onEnded?.(session, error);
+          await onEnded?.(session, { error });
           throw error;
         });
-        await onEnded?.(session);
+        await onEnded?.(session, { made });
         return result;
       } finally {
         await runtime.close();

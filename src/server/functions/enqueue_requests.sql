@@ -68,7 +68,8 @@ begin
   ), audited as (
     insert into tallyman_server.audit_events
       (tenant_id, actor, action, resource, outcome, status, correlation_id, address)
-    select p_tenant, r.actor, r.action, case when r.first = r.last then r.ids[1]::text end, 'done', r.status,
+    select p_tenant, r.actor, r.action,
+           r.ids[1] || case when r.last > r.first then format(' and %s more', r.last - r.first) else '' end, 'done', r.status,
            r.correlation_id, r.address
       from request r where not r.is_busy order by r.n
   )

@@ -256,9 +256,11 @@ async function answerOf(
   );
 }
 
-/** Of what a write has made, as its answer tells. */
+/** Of what a write has made, as its answer tells: `id`, or the first one with a longer name, such as `version_id`. */
 function idOf(body: unknown): string | undefined {
-  const { id } = (body ?? {}) as { readonly id?: unknown };
+  const answer = Object.entries(typeof body === 'object' && body !== null ? body : {});
+  const [, id] =
+    answer.find(([name]) => name === 'id') ?? answer.find(([name]) => name.endsWith('_id')) ?? [];
   return typeof id === 'string' || typeof id === 'number' ? String(id) : undefined;
 }
 
@@ -272,7 +274,7 @@ function eventOf(
     actor: request.caller?.actor ?? 'anonymous',
     action:
       request.routeOptions.config.action ?? `${request.method} ${request.url.split('?')[0]}`.slice(0, 200),
-    resource: (resource ?? what.made)?.slice(0, 512) ?? null,
+    resource: resourceOf(resource, what.made)?.slice(0, 512) ?? null,
     outcome: what.outcome,
     status: what.status,
     code: what.code ?? null,
@@ -280,6 +282,10 @@ function eventOf(
     address: request.ip,
   };
 }
+
+/** What was asked for, and what was made of it or in it: `model-1/version-3`. */
+const resourceOf = (asked: string | undefined, made: string | undefined): string | undefined =>
+  asked === undefined || made === undefined || made === asked ? (asked ?? made) : `${asked}/${made}`;
 
 /** All errors are sent here, in one shape; refusals and failed writes are audited. */
 export function answerErrors(
