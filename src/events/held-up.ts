@@ -6,7 +6,7 @@ export interface HeldUp {
   readonly listener: string;
   /** Of its oldest event. */
   readonly days: number;
-  /** Nobody follows for it any more? Then this lets the events go. */
+  /** The statement that removes the listener, and lets the events go. */
   readonly remedy: string;
 }
 
@@ -26,7 +26,7 @@ export async function listenersHoldingUp(on: Queryable, keepMs: number): Promise
 }
 
 export const heldUpAdvice = (remedies: readonly string[]): string =>
-  `Start what follows for it, and see why it is behind. If nothing will any more (its app or zone is not configured now), let the events go: ${remedies.join(' ')}`;
+  `Start the process that runs the listener, and read its log to see why it is behind. If its app or zone was removed from the configuration, remove the listener: ${remedies.join(' ')}`;
 
 /** For `tallyman doctor`. Nothing where there are no events. */
 export async function examineListeners(on: Queryable, keepMs: number): Promise<Finding[]> {

@@ -169,8 +169,10 @@ export class Database implements Queryable, Waker {
         `select current_setting('server_version_num') as version, pg_backend_pid() as pid, d.oid
            from pg_database d where d.datname = current_database()`,
       );
-      this.tenantRole = `tallyman_tenant_${rows[0]?.oid}`;
-      return { version: Number(rows[0]?.version), isOurSession: rows[0]?.pid === announcedPid(client) };
+      const [row] = rows;
+      if (!row) throw new TallymanError('BAD_STATE', 'the database is not in pg_database; it was renamed or dropped just now');
+      this.tenantRole = `tallyman_tenant_${row.oid}`;
+      return { version: Number(row.version), isOurSession: row.pid === announcedPid(client) };
     } finally {
       client.release();
     }

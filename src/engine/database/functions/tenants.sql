@@ -7,7 +7,7 @@ language sql stable as $$
   select current_user in ('tallyman_tenant', tallyman.tenant_role())
 $$;
 
--- This user may take the role. PostgreSQL 16 and later know members that may not: who makes a role is one at first.
+-- This user may take the role. Since PostgreSQL 16 the creator of a role is a member of it without the right to SET ROLE.
 create or replace function tallyman.may_become(p_role name) returns boolean
 language sql stable as $$
   select pg_has_role(current_user, p_role,
@@ -59,7 +59,9 @@ begin
   end if;
   -- What users granted on tables of their own goes along, once.
   if not has_table_privilege(v_role, 'tallyman.jobs', 'select') then
-    perform tallyman.copy_grants('tallyman_tenant', v_role) where tallyman.keeps_shared_tenant_role();
+    if tallyman.keeps_shared_tenant_role() then
+      perform tallyman.copy_grants('tallyman_tenant', v_role);
+    end if;
     perform tallyman.copy_grants(o, v_role) from tallyman.tenant_roles_of_others() o;
   end if;
   for v_other in select * from tallyman.tenant_roles_of_others() loop
@@ -93,7 +95,9 @@ create or replace function tallyman.retire_shared_tenant_role() returns void
 language plpgsql as $$
 begin
   perform pg_advisory_xact_lock(x'74110001'::bigint);
-  perform tallyman.revoke_from('tallyman_tenant') where to_regrole('tallyman_tenant') is not null;
+  if to_regrole('tallyman_tenant') is not null then
+    perform tallyman.revoke_from('tallyman_tenant');
+  end if;
 end $$;
 
 -- For programs of release 0.2, which take the role that all databases of a server share. The next release drops it.
@@ -120,7 +124,7 @@ begin
   perform tallyman.grant_table_to(t.name::regclass, 'tallyman_tenant') from tallyman.isolated_tables t;
 end $$;
 
--- Calls functions that are defined below and above: the bodies are not checked before.
+-- PL/pgSQL looks functions up when they are called, so the order of those in this file does not matter.
 do $$
 begin
   if not tallyman.is_tenant_role_ready() then
