@@ -215,6 +215,12 @@ export const coreKeys = {
     doc: 'Requests of one tenant that use the database at once, in one process. Others wait for their turn; those of other tenants go on. Beside other tenants one of them may be large.',
     fallback: 4,
   }),
+  'server.largeRequestsPercent': key({
+    schema: whole(1, 100),
+    env: ['TALLYMAN_LARGE_REQUESTS_PERCENT'],
+    doc: 'Share of the time that the large requests of one tenant may take while other tenants send requests, in one process. After each one the tenant pauses. 100: no pauses.',
+    fallback: 25,
+  }),
   'server.tenantWaiting': key({
     schema: whole(0, 100_000),
     env: ['TALLYMAN_TENANT_WAITING'],

@@ -75,8 +75,13 @@ test('SEC-8: JSON of a hundred thousand levels is a bad request; what is deep on
       body: { error: { code: 'VALIDATION_ERROR', message: 'body: is more than 100 levels deep' } },
     });
   const event = { event_type: 'a.b', aggregate_type: 'a', aggregate_id: '1' };
-  const text = `${'['.repeat(500)}"\\`;
-  expect((await ask('POST', '/v1/events', { ...event, payload: { text } })).status).toBe(202);
+  for (const text of [`${'['.repeat(500)}"\\`, `\\"${'{'.repeat(500)}`, `\\\\${'['.repeat(500)}`])
+    expect([text, (await ask('POST', '/v1/events', { ...event, payload: { text } })).status]).toEqual([
+      text,
+      202,
+    ]);
+  const behindText = `{"text":"\\\\\\"","deep":${'['.repeat(101)}${']'.repeat(101)}}`;
+  expect((await ask('POST', '/v1/events', behindText)).body.error.message).toMatch(/100 levels/);
 });
 
 test('SEC-8: the type of an event is a token', async () => {

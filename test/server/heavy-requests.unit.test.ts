@@ -24,7 +24,7 @@ const settled = async (): Promise<void> => {
 function scene() {
   let now = 0;
   const recent = new RecentTenants(() => now);
-  const heavy = new HeavyRequests(recent, { atOnce: 3, waiting: 10 });
+  const heavy = new HeavyRequests(recent, { atOnce: 3, waiting: 10, percent: 100 });
   const began: string[] = [];
   const enter = (name: string): Response => {
     const response = new Response();

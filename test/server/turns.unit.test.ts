@@ -1,4 +1,6 @@
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { pausesBesideOthers } from '../../src/server/access/pauses.ts';
+import { RecentTenants } from '../../src/server/access/recent-tenants.ts';
 import { Turns } from '../../src/server/access/turns.ts';
 
 /** Requests that end when told to, and the order in which they began. */
@@ -48,4 +50,43 @@ test('SEC-5: a line has an end; failed requests give their turn back', async () 
   await Promise.all([first, second]);
   const failing = () => turns.run('a', () => Promise.reject(new Error('x')));
   for (let i = 0; i < 3; i += 1) await expect(failing()).rejects.toThrow('x');
+});
+
+test('SEC-5: beside others a tenant pauses after each turn, three times as long as it took; another one does not wait', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const recent = new RecentTenants();
+  const pauseMs = pausesBesideOthers(recent, 25);
+  const { began, send, end } = requests(new Turns({ total: 1, perTenant: 1, waiting: 10, pauseMs }));
+  const pass = async (ms: number) => {
+    await vi.advanceTimersByTimeAsync(ms);
+    await new Promise(setImmediate);
+  };
+  recent.note('b');
+  recent.note('a');
+  const sent = ['a1', 'a2', 'a3'].map(send);
+  await pass(20);
+  await end('a1');
+  await pass(59);
+  sent.push(send('b1'));
+  await pass(0);
+  expect(began).toEqual(['a1', 'b1']);
+  await end('b1');
+  await pass(1);
+  expect(began).toEqual(['a1', 'b1', 'a2']);
+  // A long one waited for a lock: the pause has a limit.
+  await pass(4_000);
+  await end('a2');
+  await pass(249);
+  expect(began).toHaveLength(3);
+  await pass(1);
+  expect(began.at(-1)).toBe('a3');
+  // Alone by now.
+  await pass(1_000);
+  await end('a3');
+  sent.push(send('a4'));
+  await pass(0);
+  expect(began.at(-1)).toBe('a4');
+  await end('a4');
+  await Promise.all(sent);
 });

@@ -9,6 +9,7 @@ export class Batcher<Item, Answer> {
   readonly #send: (items: Item[]) => Promise<(Answer | Error | Promise<Answer>)[]>;
   readonly #maxBatch: number;
   readonly #maxInFlight: number;
+  readonly #share: Share<Item> | undefined;
   #waiting: Waiting<Item, Answer>[] = [];
   #inFlight = 0;
   #scheduled = false;
@@ -22,10 +23,13 @@ export class Batcher<Item, Answer> {
     readonly send: (items: Item[]) => Promise<(Answer | Error | Promise<Answer>)[]>;
     readonly maxBatch: number;
     readonly maxInFlight: number;
+    /** Without it a batch takes what came first. */
+    readonly share?: Share<Item>;
   }) {
     this.#send = options.send;
     this.#maxBatch = options.maxBatch;
     this.#maxInFlight = options.maxInFlight;
+    this.#share = options.share;
   }
 
   add(item: Item): Promise<Answer> {
@@ -53,12 +57,33 @@ export class Batcher<Item, Answer> {
 
   #flush(): void {
     while (this.#waiting.length > 0 && this.#inFlight < this.#maxInFlight) {
-      const batch =
-        this.#waiting.length > this.#maxBatch ? this.#waiting.splice(0, this.#maxBatch) : this.#waiting;
-      if (batch === this.#waiting) this.#waiting = [];
+      const batch = this.#next();
       this.#inFlight += 1;
       void this.#deliver(batch);
     }
+  }
+
+  #next(): Waiting<Item, Answer>[] {
+    if (this.#share) return this.#shared(this.#share);
+    const waiting = this.#waiting;
+    if (waiting.length > this.#maxBatch) return waiting.splice(0, this.#maxBatch);
+    this.#waiting = [];
+    return waiting;
+  }
+
+  /** What came first, but of each group only so many; the others keep their order. */
+  #shared({ groupOf, most }: Share<Item>): Waiting<Item, Answer>[] {
+    const taken = new Map<string, number>();
+    const batch: Waiting<Item, Answer>[] = [];
+    this.#waiting = this.#waiting.filter((each) => {
+      const group = groupOf(each.item);
+      const count = taken.get(group) ?? 0;
+      if (batch.length >= this.#maxBatch || count >= most(group)) return true;
+      taken.set(group, count + 1);
+      batch.push(each);
+      return false;
+    });
+    return batch;
   }
 
   async #deliver(batch: Waiting<Item, Answer>[]): Promise<void> {
@@ -77,6 +102,13 @@ export class Batcher<Item, Answer> {
       else if (this.#inFlight === 0) for (const resolve of this.#whenIdle.splice(0)) resolve();
     }
   }
+}
+
+/** Keeps one group from filling the batches that others wait for. */
+interface Share<Item> {
+  readonly groupOf: (item: Item) => string;
+  /** Items of this group in one batch, as things are now: 1 or more. */
+  readonly most: (group: string) => number;
 }
 
 interface Waiting<Item, Answer> {

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { setImmediate as othersFirst } from 'node:timers/promises';
+import { pausesBesideOthers } from './pauses.ts';
 import type { RecentTenants } from './recent-tenants.ts';
 import { Turns } from './turns.ts';
 
@@ -29,7 +30,11 @@ export class HeavyRequests {
 
   constructor(
     recent: RecentTenants,
-    { atOnce, waiting }: { readonly atOnce: number; readonly waiting: number },
+    {
+      atOnce,
+      waiting,
+      percent,
+    }: { readonly atOnce: number; readonly waiting: number; readonly percent: number },
   ) {
     this.#recent = recent;
     this.#turns = new Turns({
@@ -37,6 +42,7 @@ export class HeavyRequests {
       total: Number.POSITIVE_INFINITY,
       perTenant: (tenantId) => (recent.isAlone(tenantId) ? atOnce : 1),
       waiting,
+      pauseMs: pausesBesideOthers(recent, percent),
     });
   }
 
@@ -50,7 +56,7 @@ export class HeavyRequests {
 
   /** Waits for the turn of a request that is not handled yet; false: the caller is gone, and nothing is to be done. */
   async enter({ tenantId, response }: HeavyRequest): Promise<boolean> {
-    const giveBack = await this.#turns.take(tenantId);
+    const giveBack = await this.#turns.take(tenantId, () => response.destroyed);
     // The one before ended in the same turn of the event loop: what has arrived meanwhile comes first.
     await othersFirst();
     if (response.destroyed) {
@@ -59,7 +65,7 @@ export class HeavyRequests {
     }
     const held = { giveBack, isHandled: false };
     this.#held.set(response, held);
-    // A caller that goes away in the middle of its request's work gains no further turn.
+    // If the caller goes away before the handler runs, the turn is free at once; later only `leave` ends it.
     response.once('close', () => {
       if (!held.isHandled) giveBack();
     });
@@ -72,7 +78,7 @@ export class HeavyRequests {
     const held = this.#held.get(response);
     if (held) held.isHandled = true;
     else if (this.#largeAnswers.has(`${tenantId} ${action}`)) {
-      const giveBack = await this.#turns.take(tenantId);
+      const giveBack = await this.#turns.take(tenantId, () => response.destroyed);
       this.#held.set(response, { giveBack, isHandled: true });
     } else return;
     await this.letOthersPass(tenantId);

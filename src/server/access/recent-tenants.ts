@@ -3,7 +3,7 @@ import { setImmediate as nextRound } from 'node:timers/promises';
 /** A tenant is there for this long after its last request. */
 const recentMs = 5_000;
 
-/** Tells whether a tenant is the only one that sends requests. Then nobody is in its way, and it is in nobody's. */
+/** Tells whether a tenant is the only one that has sent requests in the last few seconds. */
 export class RecentTenants {
   readonly #now: () => number;
   #last: { readonly tenantId: string; at: number } | undefined;

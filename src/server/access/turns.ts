@@ -7,6 +7,13 @@ export interface TurnLimits {
   readonly perTenant: number | ((tenantId: string) => number);
   /** Requests of one tenant that may wait for a turn; more are refused. */
   readonly waiting: number;
+  /** How long the tenant pauses after a turn that took so long, before that turn is free for its next request. */
+  readonly pauseMs?: (tenantId: string, tookMs: number) => number;
+}
+
+interface Waiting {
+  readonly granted: () => void;
+  readonly isGone: () => boolean;
 }
 
 /**
@@ -15,9 +22,10 @@ export interface TurnLimits {
  */
 export class Turns {
   readonly #limits: TurnLimits;
+  /** Turns of each tenant that are taken, or not free yet because it pauses. */
   readonly #takenBy = new Map<string, number>();
   /** Tenants whose requests wait, in the order in which they get the next free turn. */
-  readonly #lines = new Map<string, (() => void)[]>();
+  readonly #lines = new Map<string, Waiting[]>();
   #taken = 0;
 
   constructor(limits: TurnLimits) {
@@ -33,35 +41,47 @@ export class Turns {
     }
   }
 
-  /** Returns what gives the turn back; calling it again does nothing. */
-  async take(tenantId: string): Promise<() => void> {
-    await this.#wait(tenantId);
+  /**
+   * Returns what gives the turn back; calling it again does nothing. A request whose caller is gone makes room for another one
+   * when the line is full, and gets no turn then.
+   */
+  async take(tenantId: string, isGone: () => boolean = () => false): Promise<() => void> {
+    await this.#wait(tenantId, isGone);
+    const begunAt = performance.now();
     let isTaken = true;
     return () => {
-      if (isTaken) this.#giveBack(tenantId);
+      if (!isTaken) return;
       isTaken = false;
+      this.#giveBack(tenantId, performance.now() - begunAt);
     };
   }
 
-  async #wait(tenantId: string): Promise<void> {
-    const line = this.#lines.get(tenantId);
-    if (!line && this.#hasRoom(tenantId)) return this.#grant(tenantId);
-    if ((line?.length ?? 0) >= this.#limits.waiting)
+  async #wait(tenantId: string, isGone: () => boolean): Promise<void> {
+    let line = this.#lines.get(tenantId) ?? [];
+    if (line.length === 0 && this.#hasRoom(tenantId)) return this.#grant(tenantId);
+    if (line.length >= this.#limits.waiting) line = line.filter((each) => !each.isGone());
+    if (line.length >= this.#limits.waiting)
       throw new TallymanError(
         'TENANT_BUSY',
         `${this.#limits.waiting} requests of this tenant already wait for their turn; send fewer at once, and try again in a moment`,
       );
     await new Promise<void>((granted) => {
-      if (line) line.push(granted);
-      else this.#lines.set(tenantId, [granted]);
+      line.push({ granted, isGone });
+      this.#lines.set(tenantId, line);
     });
   }
 
-  #giveBack(tenantId: string): void {
+  #giveBack(tenantId: string, tookMs: number): void {
     this.#taken -= 1;
-    const left = (this.#takenBy.get(tenantId) ?? 1) - 1;
-    if (left > 0) this.#takenBy.set(tenantId, left);
-    else this.#takenBy.delete(tenantId);
+    const pauseMs = this.#limits.pauseMs?.(tenantId, tookMs) ?? 0;
+    const free = () => {
+      const left = (this.#takenBy.get(tenantId) ?? 1) - 1;
+      if (left > 0) this.#takenBy.set(tenantId, left);
+      else this.#takenBy.delete(tenantId);
+      this.#serveLines();
+    };
+    if (pauseMs < 1) return free();
+    setTimeout(free, pauseMs);
     this.#serveLines();
   }
 
@@ -71,10 +91,10 @@ export class Turns {
       if (!this.#hasRoom(tenantId)) continue;
       // To the end of the order; the loop comes by again if there is room.
       this.#lines.delete(tenantId);
-      const granted = line.shift();
+      const next = line.shift();
       if (line.length > 0) this.#lines.set(tenantId, line);
       this.#grant(tenantId);
-      granted?.();
+      next?.granted();
     }
   }
 

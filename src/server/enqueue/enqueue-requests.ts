@@ -48,6 +48,7 @@ export class EnqueueRequests {
     this.#commits = new SharedCommits(tallyman.database, {
       recent,
       waiting: host.config['server.tenantWaiting'],
+      largePercent: host.config['server.largeRequestsPercent'],
       committed: (hints) => tallyman.hint(hints),
     });
   }

@@ -8,6 +8,7 @@ import { TallymanError } from '../../engine/errors.ts';
 import { BusyLanes, lockOf } from '../../engine/jobs/busy-lanes.ts';
 import { exponentialMs } from '../../engine/resilience/backoff.ts';
 import type { Hint } from '../../engine/wakeups/wakeup.ts';
+import { pausesBesideOthers } from '../access/pauses.ts';
 import type { RecentTenants } from '../access/recent-tenants.ts';
 import { Turns } from '../access/turns.ts';
 import {
@@ -32,6 +33,8 @@ interface Attempt {
 }
 
 const mostRequests = 200;
+/** Beside other tenants. Their answers go out in one go, and the next requests come in one go. */
+const mostOfOneTenant = 32;
 /** A larger request has a transaction of its own: its neighbours would wait for it. */
 const mostSharedBytes = 16 * 1024;
 /** A request waits so long for a lane that another transaction has. */
@@ -63,11 +66,14 @@ export class SharedCommits {
     {
       recent,
       waiting,
+      largePercent,
       committed,
     }: {
       readonly recent: RecentTenants;
       /** Large requests of one tenant that may wait. */
       readonly waiting: number;
+      /** Share of the time that the large requests of one tenant take beside others. */
+      readonly largePercent: number;
       /** Hears of new jobs, one for each queue. */
       readonly committed: (hints: readonly Hint[]) => void;
     },
@@ -79,6 +85,7 @@ export class SharedCommits {
       total: 2,
       perTenant: (tenantId) => (recent.isAlone(tenantId) ? 2 : 1),
       waiting,
+      pauseMs: pausesBesideOthers(recent, largePercent),
     });
     this.#quick = database.openPipeline(4);
     this.#patient = database.openPipeline(2);
@@ -86,6 +93,10 @@ export class SharedCommits {
       send: (requests) => this.#write(requests, { waitMs: 0, lost: 0 }),
       maxBatch: mostRequests,
       maxInFlight: 2,
+      share: {
+        groupOf: ({ tenantId }) => tenantId,
+        most: (tenantId) => (recent.isAlone(tenantId) ? mostRequests : mostOfOneTenant),
+      },
     });
     this.#busy = new BusyLanes((requests) => this.#writePatiently(requests), nameOf);
   }

@@ -63,7 +63,11 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const recent = new RecentTenants();
   const perTenant = host.config['server.tenantConcurrency'];
   const waiting = host.config['server.tenantWaiting'];
-  const heavy = new HeavyRequests(recent, { atOnce: perTenant, waiting });
+  const heavy = new HeavyRequests(recent, {
+    atOnce: perTenant,
+    waiting,
+    percent: host.config['server.largeRequestsPercent'],
+  });
   acceptBodies(app, heavy);
   app.setValidatorCompiler(validatorCompiler);
   // Response schemas are documentation; they are not checked at every request.

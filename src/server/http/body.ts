@@ -14,8 +14,8 @@ declare module 'fastify' {
 type Done = (error: Error | null, body?: unknown) => void;
 
 /**
- * Accepts JSON, and CSV for the routes that take it (others refuse it, because they expect an object); and only text that PostgreSQL can store: a NUL or half a surrogate pair would fail later, in the middle
- * of a statement, without the name of the field.
+ * Accepts JSON, and CSV for the routes that take it (others refuse it, because they expect an object). Refuses text that
+ * PostgreSQL cannot store, a NUL or half a surrogate pair: here the name of the field is still known.
  */
 export function acceptBodies(app: FastifyInstance, heavy: HeavyRequests): void {
   app.addHook('preParsing', (request, reply, _body, done) => {
@@ -89,23 +89,33 @@ function mayBeTooDeep(json: string): boolean {
   return false;
 }
 
-/** Looks at brackets outside of texts, without parsing, at each character once. */
+/** Looks at brackets outside of texts, without parsing. Texts are skipped by search, since they are most of a large body. */
 function isTooDeep(json: string): boolean {
   if (!mayBeTooDeep(json)) return false;
   let level = 0;
-  let isText = false;
   for (let at = 0; at < json.length; at += 1) {
     const character = json[at];
-    if (isText) {
-      if (character === '\\') at += 1;
-      else if (character === '"') isText = false;
-    } else if (character === '"') isText = true;
-    else if (character === '[' || character === '{') {
+    if (character === '"') {
+      at = endOfText(json, at);
+      if (at < 0) return false;
+    } else if (character === '[' || character === '{') {
       level += 1;
       if (level > mostLevels) return true;
     } else if (character === ']' || character === '}') level -= 1;
   }
   return false;
+}
+
+/** Where the text that begins at a quotation mark ends; -1: it does not. */
+function endOfText(json: string, beginsAt: number): number {
+  let at = beginsAt;
+  let backslashes = 0;
+  do {
+    at = json.indexOf('"', at + 1);
+    backslashes = 0;
+    while (json[at - 1 - backslashes] === '\\') backslashes += 1;
+  } while (backslashes % 2 === 1);
+  return at;
 }
 
 /** The path of the first text that cannot be stored. */

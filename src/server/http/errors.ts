@@ -53,16 +53,23 @@ const fastifyCodes: Readonly<Record<string, string>> = {
   FST_ERR_BAD_URL: 'MALFORMED_REQUEST',
 };
 
+/** Fields that a refusal names: a batch may have thousands that are wrong. */
+const mostFields = 20;
+
 export function refusalOf(error: unknown, statuses: Statuses): Refusal {
   if (hasZodFastifySchemaValidationErrors(error)) {
-    const fields = error.validation.map((issue) => ({
+    const fields = error.validation.slice(0, mostFields).map((issue) => ({
       path: fieldOf(error.validationContext ?? 'request', issue.instancePath ?? ''),
       message: issue.message ?? 'is not valid',
     }));
+    const more = error.validation.length - fields.length;
     return {
       status: 400,
       code: 'VALIDATION_ERROR',
-      message: fields.map(({ path, message }) => `${path}: ${message}`).join('; '),
+      message: [
+        ...fields.map(({ path, message }) => `${path}: ${message}`),
+        ...(more > 0 ? [`and ${more} more`] : []),
+      ].join('; '),
       details: { fields },
     };
   }

@@ -119,3 +119,19 @@ test('a send that throws before it returns a promise rejects its callers and blo
   await expect(batcher.add(1)).rejects.toThrow('at once');
   expect(await batcher.add(2)).toBe(2);
 });
+
+test('SEC-5: of one group a batch takes its share, what came first and in order; other groups do not wait behind it', async () => {
+  const sent: string[][] = [];
+  const batcher = new Batcher<string, string>({
+    send: async (items) => {
+      sent.push(items);
+      return items;
+    },
+    maxBatch: 5,
+    maxInFlight: 1,
+    share: { groupOf: (item) => item.slice(0, 1), most: (group) => (group === 'a' ? 2 : 5) },
+  });
+  const items = ['a1', 'a2', 'a3', 'a4', 'a5', 'b1', 'b2', 'c1', 'c2'];
+  expect(await Promise.all(items.map((item) => batcher.add(item)))).toEqual(items);
+  expect(sent).toEqual([['a1', 'a2', 'b1', 'b2', 'c1'], ['a3', 'a4', 'c2'], ['a5']]);
+});
