@@ -1,4 +1,5 @@
 /** The process in which one run of one workload on one system is measured. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { serve } from '../../lib/child.ts';
 import { percentile } from '../../lib/figures.ts';
 import { factOf } from './facts.ts';
@@ -29,17 +30,26 @@ serve<Task, Measured>(async ({ system: name, size, url }, report) => {
   const end = begin + size.measureMs;
   const latencies: number[] = [];
   report('measuring');
-  const caller = async (): Promise<void> => {
-    for (let called = performance.now(); called < end; ) {
-      next += 1;
-      await system.append(factOf(next));
-      const now = performance.now();
-      answered += 1;
-      if (called >= begin && now < end) latencies.push(now - called);
-      called = now;
-    }
+  const append = async (called: number): Promise<number> => {
+    next += 1;
+    await system.append(factOf(next));
+    const now = performance.now();
+    answered += 1;
+    if (called >= begin && now < end) latencies.push(now - called);
+    return now;
   };
-  await Promise.all(Array.from({ length: size.callers }, caller));
+  const caller = async (): Promise<void> => {
+    for (let called = performance.now(); called < end; ) called = await append(called);
+  };
+  const clock = async (): Promise<void> => {
+    const answers: Promise<number>[] = [];
+    for (let due = performance.now(); due < end; due += 1000 / size.perSecond) {
+      if (due > performance.now()) await sleep(1);
+      answers.push(append(performance.now()));
+    }
+    await Promise.all(answers);
+  };
+  await Promise.all(size.callers === 0 ? [clock()] : Array.from({ length: size.callers }, caller));
   report('counting');
   const kept = await system.count();
   if (kept !== answered) throw new Error(`${answered} facts were answered for, ${kept} are there`);
