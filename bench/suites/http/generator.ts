@@ -35,7 +35,7 @@ serve<Task, Measured>(async (task, report) => {
 
 async function load({ url, workload, callers }: Task, amount: number) {
   const { connections, jobsPerRequest, keyed } = workload;
-  const job = { kind: KIND, payload: { parcel: 4711, to: 'Ada Lovelace', street: '12 Engine Road' } };
+  const job = { kind: KIND, payload: { parcel: 4711, to: 'recipient-1', street: '12 Engine Road' } };
   const body = JSON.stringify(
     jobsPerRequest === 1 ? job : { jobs: Array.from({ length: jobsPerRequest }, () => job) },
   );

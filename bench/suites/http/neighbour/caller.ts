@@ -18,7 +18,7 @@ export interface Called {
   readonly latencies: readonly number[];
 }
 
-const body = JSON.stringify({ kind: KIND, payload: { parcel: 4711, to: 'Ada Lovelace' } });
+const body = JSON.stringify({ kind: KIND, payload: { parcel: 4711, to: 'recipient-1' } });
 
 serve<CallerTask, Called>(async ({ url, caller, perSecond, waitMs, seconds }) => {
   const agent = new Agent({ keepAlive: true, scheduling: 'fifo' });
