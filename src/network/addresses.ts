@@ -59,12 +59,15 @@ const global6 = listOf(['2000::/3']);
 export class AddressPolicy {
   readonly requireHttps: boolean;
   readonly names: PolicyNames;
+  /** Any private address, or some. */
+  readonly allowsPrivate: boolean;
   readonly #any: boolean;
   readonly #allowed: BlockList;
 
   constructor({ allowPrivate = false, requireHttps = true, names = ofWebhooks }: AddressPolicyOptions = {}) {
     this.requireHttps = requireHttps;
     this.names = names;
+    this.allowsPrivate = allowPrivate === true || (allowPrivate !== false && allowPrivate.length > 0);
     this.#any = allowPrivate === true;
     this.#allowed = listOf(typeof allowPrivate === 'boolean' ? [] : allowPrivate);
   }

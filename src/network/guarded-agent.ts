@@ -44,7 +44,7 @@ async function openChecked(
       `http to ${host} is refused: ${policy.names.requireHttps} is on`,
     );
   const isName = isIP(host) === 0;
-  const addresses = isName ? await network.resolve(host) : [host];
+  const addresses = isName ? await network.resolve(host, { isPublic: !policy.allowsPrivate }) : [host];
   if (addresses.length === 0) throw new TallymanError('NO_ADDRESS', `${host} has no address`);
   // One bad address among good ones is refused, too: the result must not depend on which one is chosen.
   for (const address of addresses) {
