@@ -124,10 +124,8 @@ function change(
 ): Promise<void> {
   return withTallyman(async ({ tallyman: { schedules } }) => {
     if (await work(schedules)) return;
-    const known = (await schedules.list()).some(
-      (schedule) => schedule.name === name && schedule.tenantId === tenant,
-    );
-    if (!known) throw new TallymanError('NOT_FOUND', `there is no schedule "${name}" of tenant "${tenant}"`);
+    if (!(await schedules.get(name, tenant)))
+      throw new TallymanError('NOT_FOUND', `there is no schedule "${name}" of tenant "${tenant}"`);
     throw new TallymanError('BAD_STATE', `schedule "${name}" ${otherwise}`);
   });
 }

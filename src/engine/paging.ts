@@ -17,6 +17,9 @@ export interface Page<T> {
 export const defaultPageLimit = 50;
 export const maxPageLimit = 200;
 
+export const pageLimit = ({ limit = defaultPageLimit }: PageRequest): number =>
+  Math.min(Math.max(limit, 1), maxPageLimit);
+
 /** What a list query needs: `fetchLimit` rows below `cursor`, one more than fit, to see whether there are others. */
 export function pageRequest({ limit: wanted = defaultPageLimit, cursor }: PageRequest): {
   readonly limit: number;
@@ -24,7 +27,7 @@ export function pageRequest({ limit: wanted = defaultPageLimit, cursor }: PageRe
   readonly cursor: string | null;
 } {
   if (cursor !== undefined) requireId(cursor);
-  const limit = Math.min(Math.max(wanted, 1), maxPageLimit);
+  const limit = pageLimit({ limit: wanted });
   return { limit, fetchLimit: limit + 1, cursor: cursor ?? null };
 }
 
@@ -32,9 +35,10 @@ export function pageRequest({ limit: wanted = defaultPageLimit, cursor }: PageRe
 export function pageByName<T>(
   items: readonly T[],
   nameOf: (item: T) => string,
-  { limit: wanted = defaultPageLimit, cursor }: PageRequest,
+  request: PageRequest,
 ): Page<T> {
-  const limit = Math.min(Math.max(wanted, 1), maxPageLimit);
+  const limit = pageLimit(request);
+  const { cursor } = request;
   const rest = items
     .map((item) => ({ item, name: nameOf(item) }))
     .filter(({ name }) => cursor === undefined || name > cursor)
@@ -61,11 +65,14 @@ const maxPageBytes = 4 * 1024 * 1024;
 /** A row of `withinPageBytes`. */
 export type Measured<T> = T & { readonly found: number; readonly bytesBefore: number | null };
 
-/** Of the rows that a query finds, in its order, those whose payloads fit into a page, and always the first; see `cutToBytes`. */
-export const withinPageBytes = (query: string, order: string): string =>
+/**
+ * Of the rows that a query finds, in its order, those whose payloads fit into a page, and always the first; see `cutToBytes`.
+ * `payload`: the column that may be large.
+ */
+export const withinPageBytes = (query: string, order: string, payload = 'payload'): string =>
   `select * from (
      select q.*, count(*) over ()::integer as found,
-            sum(octet_length(payload::text)) over (order by ${order} rows between unbounded preceding and 1 preceding)::float8 as "bytesBefore"
+            sum(coalesce(octet_length(${payload}::text), 0)) over (order by ${order} rows between unbounded preceding and 1 preceding)::float8 as "bytesBefore"
        from (${query}) q) measured
     where "bytesBefore" is null or "bytesBefore" < ${maxPageBytes} order by ${order}`;
 

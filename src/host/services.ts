@@ -48,6 +48,9 @@ export class Services {
   }
 
   get schedules(): Schedules {
-    return new Schedules(this.#scope, { maxPayloadBytes: this.host.config['jobs.maxPayloadBytes'] });
+    return new Schedules(this.#scope, {
+      maxPayloadBytes: this.host.config['jobs.maxPayloadBytes'],
+      maxPerTenant: this.host.config['server.tenantSchedules'],
+    });
   }
 }

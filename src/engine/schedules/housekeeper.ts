@@ -126,7 +126,7 @@ export class Housekeeper {
           await this.#retain(on, signal);
           retentionAt = performance.now() + this.#retentionIntervalMs;
         }
-        const waitMs = await this.#runSchedules(on);
+        const waitMs = await this.#runSchedules(on, signal);
         this.#recovered();
         await pause(waitMs, signal);
       }
@@ -150,11 +150,11 @@ export class Housekeeper {
   }
 
   /** Returns how long to wait before looking again. */
-  async #runSchedules(on: Transactor): Promise<number> {
+  async #runSchedules(on: Transactor, signal: AbortSignal): Promise<number> {
     const dueInMs = await this.#schedules.dueInMs();
     if (dueInMs === undefined || dueInMs > this.#tickMs) return this.#tickMs;
     if (dueInMs > 0) return Math.ceil(dueInMs);
-    const runs = await this.#schedules.runDue(on);
+    const runs = await this.#schedules.runDue(on, signal);
     // What is due and did not run cannot run now: wait as if nothing were due.
     return runs.length > 0 ? 0 : this.#tickMs;
   }

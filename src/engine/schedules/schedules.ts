@@ -1,4 +1,3 @@
-import { Cron } from 'croner';
 import type { Queryable } from '../database/database.ts';
 import { messageOf, TallymanError } from '../errors.ts';
 import { type Kind, requirePriority } from '../jobs/kind.ts';
@@ -6,8 +5,17 @@ import type { EnqueueOptions } from '../jobs/new-job.ts';
 import { checkPayload } from '../jobs/payload.ts';
 import type { Transactor } from '../locks/exclusive.ts';
 import { type Logger, silentLogger } from '../logger.ts';
+import {
+  cutToBytes,
+  type Measured,
+  type Page,
+  type PageRequest,
+  pageLimit,
+  withinPageBytes,
+} from '../paging.ts';
 import { enqueue } from '../sql/enqueue.ts';
 import { requireText, requireWhole } from '../validate.ts';
+import { parseCron } from './cron.ts';
 
 type JobOptions = Pick<EnqueueOptions, 'queue' | 'priority' | 'lane' | 'maxAttempts' | 'latestOnly'>;
 
@@ -64,10 +72,16 @@ interface Row {
 const columns = `name, cron, timezone, kind, payload::text, tenant_id, options, enabled, next_run_at, last_run_at,
                  last_job_id`;
 
-/** An unchanged cron keeps its next time: a deployment that upserts its schedules again must not skip a due run. */
+/**
+ * An unchanged cron keeps its next time: a deployment that upserts its schedules again must not skip a due run. Returns no row
+ * if the tenant has $9 others; null is no limit. Requests at the same moment may pass the limit by a few.
+ */
 const upsertSchedule = `
   insert into tallyman.schedules as s (name, cron, timezone, kind, payload, tenant_id, options, next_run_at)
-  values ($1, $2, $3, $4, $5, $6, $7, $8)
+  select $1, $2, $3, $4, $5::json, $6, $7::json, $8::timestamptz
+   where $9::integer is null
+      or exists (select from tallyman.schedules o where o.tenant_id = $6 and o.name = $1)
+      or (select count(*) from (select from tallyman.schedules o where o.tenant_id = $6 limit $9) o) < $9
   on conflict (tenant_id, name) do update
      set cron = excluded.cron, timezone = excluded.timezone, kind = excluded.kind, payload = excluded.payload,
          options = excluded.options,
@@ -75,12 +89,33 @@ const upsertSchedule = `
                             then s.next_run_at else excluded.next_run_at end
   returning ${columns}`;
 
-/** Schedules are few: a scan of the table is right. A row that another runs just now is skipped, not waited for. */
-const nextDue = `
+/**
+ * Which schedules are due, but for $1, at most $2: tenants take turns, each with what was due first. Schedules are few: a scan
+ * of the table is right.
+ */
+const dueNow = `
+  select tenant_id as "tenantId", name
+    from (select tenant_id, name, next_run_at,
+                 row_number() over (partition by tenant_id order by next_run_at, name) as turn
+            from tallyman.schedules
+           where enabled and next_run_at <= now() and tenant_id || ':' || name <> all ($1::text[])) due
+   order by turn, next_run_at, tenant_id limit $2`;
+
+/** The schedule, if it is still due. A row that another runs just now is skipped, not waited for. */
+const lockDue = `
   select ${columns}, now()
     from tallyman.schedules
-   where enabled and next_run_at <= now() and tenant_id || ':' || name <> all ($1::text[])
-   order by next_run_at, tenant_id, name limit 1 for update skip locked`;
+   where tenant_id = $1 and name = $2 and enabled and next_run_at <= now() for update skip locked`;
+
+/** In one pass. The rest waits for the next one: retention and a stop come in between. */
+const mostRuns = 200;
+/** Schedules that could not run and are tried again in one pass. */
+const mostTriedAgain = 20;
+
+interface ScheduleName {
+  readonly tenantId: string;
+  readonly name: string;
+}
 
 /**
  * Cron schedules (ENG-13): each due time becomes one job, whatever crashes and however many processes run.
@@ -95,16 +130,22 @@ export class Schedules {
   readonly #database: Queryable & Transactor;
   readonly #maxPayloadBytes: number;
   readonly #logger: Logger;
-  /** The last report about each schedule that cannot run, so that it is not repeated every second. */
-  readonly #told = new Map<string, string>();
+  readonly #maxPerTenant: number;
+  /** Schedules that were due and could not run, each with the last report, so that it is not repeated every second. The first one was tried longest ago. */
+  readonly #failed = new Map<string, ScheduleName & { readonly problem: string }>();
 
   constructor(
     database: Queryable & Transactor & { readonly logger?: Logger },
-    options: { readonly maxPayloadBytes?: number } = {},
+    options: {
+      readonly maxPayloadBytes?: number;
+      /** Schedules that one tenant may have. Default 0: no limit. */
+      readonly maxPerTenant?: number;
+    } = {},
   ) {
     this.#database = database;
     this.#logger = database.logger ?? silentLogger;
     this.#maxPayloadBytes = options.maxPayloadBytes ?? 1024 * 1024;
+    this.#maxPerTenant = options.maxPerTenant ?? 0;
   }
 
   /**
@@ -132,15 +173,56 @@ export class Schedules {
         `cron "${cron}" of schedule "${name}" names a time that never comes`,
       );
     const values = [name, cron, timezone, kind, text, tenantId, JSON.stringify(options), next];
-    const { rows } = await this.#database.query<Row>(upsertSchedule, values);
-    return toSchedule(rows[0] as Row);
+    const { rows } = await this.#database.query<Row>(upsertSchedule, [...values, this.#maxPerTenant || null]);
+    const [row] = rows;
+    if (!row)
+      throw new TallymanError(
+        'TOO_MANY_SCHEDULES',
+        `tenant "${tenantId}" has ${this.#maxPerTenant} schedules; remove one before you make "${name}"`,
+      );
+    return toSchedule(row);
   }
 
+  /** All of them, with their payloads: use `page` where tenants make schedules. */
   async list(): Promise<Schedule[]> {
     const { rows } = await this.#database.query<Row>(
       `select ${columns} from tallyman.schedules order by name, tenant_id`,
     );
     return rows.map(toSchedule);
+  }
+
+  /** Of one tenant, in the order of their names; `cursor` is the last name of the page before. A page ends early if payloads are large. */
+  async page(tenantId: string, request: PageRequest = {}): Promise<Page<Schedule>> {
+    const limit = pageLimit(request);
+    const found = await this.#database.query<Measured<Row>>(
+      withinPageBytes(
+        `select ${columns} from tallyman.schedules
+          where tenant_id = $1 and ($2::text is null or name > $2 collate "C")
+          order by name collate "C" limit $3`,
+        'name collate "C"',
+      ),
+      [tenantId, request.cursor ?? null, limit + 1],
+    );
+    const { rows, isCut } = cutToBytes(found.rows);
+    const items = rows.slice(0, limit).map(toSchedule);
+    return { items, nextCursor: isCut || rows.length > limit ? (items.at(-1)?.name ?? null) : null };
+  }
+
+  async get(name: string, tenantId = 'default'): Promise<Schedule | undefined> {
+    const { rows } = await this.#database.query<Row>(
+      `select ${columns} from tallyman.schedules where name = $1 and tenant_id = $2`,
+      [name, tenantId],
+    );
+    return rows[0] && toSchedule(rows[0]);
+  }
+
+  /** The tenants that have a schedule of this name. */
+  async tenantsWith(name: string): Promise<string[]> {
+    const { rows } = await this.#database.query<{ tenant: string }>(
+      'select tenant_id as tenant from tallyman.schedules where name = $1 order by tenant_id',
+      [name],
+    );
+    return rows.map(({ tenant }) => tenant);
   }
 
   /** Returns whether there was one. Jobs it has enqueued stay. */
@@ -189,35 +271,47 @@ export class Schedules {
   }
 
   /**
-   * Enqueues everything that is due. A schedule that cannot run (nobody knows its kind yet) stays due, is reported
-   * once, and holds up no other.
+   * Enqueues what is due, at most 200 of it; tenants take turns. A schedule that cannot run (nobody knows its kind yet) stays
+   * due, is reported once, and holds up no other. Returns early when the signal fires.
    */
-  async runDue(on: Transactor = this.#database): Promise<ScheduledRun[]> {
+  async runDue(on: Transactor = this.#database, signal?: AbortSignal): Promise<ScheduledRun[]> {
+    const again = [...this.#failed.values()].slice(0, mostTriedAgain);
+    const { rows } = await this.#database.query<{ tenantId: string; name: string }>(dueNow, [
+      [...this.#failed.keys()],
+      mostRuns,
+    ]);
     const runs: ScheduledRun[] = [];
-    const failed: string[] = [];
-    for (;;) {
-      let due: Row | undefined;
-      try {
-        const run = await on.transaction(async (tx) => {
-          const { rows } = await tx.query<Row & { now: Date }>(nextDue, [failed]);
-          due = rows[0];
-          return rows[0] && runOne(tx, rows[0], rows[0].now, this.#maxPayloadBytes);
-        });
-        if (!run) return runs;
-        this.#told.delete(keyOf(run.tenantId, run.name));
-        runs.push(run);
-      } catch (error) {
-        if (due === undefined || !isScheduleError(error)) throw error;
-        failed.push(keyOf(due.tenant_id, due.name));
-        this.#tell(due, messageOf(error));
-      }
+    for (const schedule of [...rows, ...again]) {
+      if (signal?.aborted) break;
+      const run = await this.#runIfDue(on, schedule);
+      if (run) runs.push(run);
     }
+    return runs;
   }
 
-  #tell({ name, tenant_id: tenant }: Row, problem: string): void {
-    if (this.#told.get(keyOf(tenant, name)) === problem) return;
-    this.#told.set(keyOf(tenant, name), problem);
-    this.#logger.warn({ schedule: name, tenant, problem }, 'a schedule is due and cannot run; it stays due');
+  /** Undefined: it cannot run, or it is not due any more, or another process runs it. */
+  async #runIfDue(on: Transactor, { tenantId, name }: ScheduleName): Promise<ScheduledRun | undefined> {
+    const key = keyOf(tenantId, name);
+    const before = this.#failed.get(key);
+    this.#failed.delete(key);
+    let due: Row | undefined;
+    try {
+      return await on.transaction(async (tx) => {
+        const { rows } = await tx.query<Row & { now: Date }>(lockDue, [tenantId, name]);
+        due = rows[0];
+        return rows[0] && runOne(tx, rows[0], rows[0].now, this.#maxPayloadBytes);
+      });
+    } catch (error) {
+      if (due === undefined || !isScheduleError(error)) throw error;
+      const problem = messageOf(error);
+      this.#failed.set(key, { tenantId, name, problem });
+      if (before?.problem !== problem)
+        this.#logger.warn(
+          { schedule: name, tenant: tenantId, problem },
+          'a schedule is due and cannot run; it stays due',
+        );
+      return undefined;
+    }
   }
 
   async #now(): Promise<Date> {
@@ -226,7 +320,7 @@ export class Schedules {
   }
 }
 
-/** As in `nextDue`. */
+/** As in `dueNow`. */
 const keyOf = (tenantId: string, name: string): string => `${tenantId}:${name}`;
 
 async function runOne(tx: Queryable, row: Row, now: Date, maxPayloadBytes: number): Promise<ScheduledRun> {
@@ -250,27 +344,6 @@ const isScheduleError = (error: unknown): boolean =>
   error instanceof TallymanError
     ? error.code === 'BAD_SCHEDULE'
     : /^TM/.test((error as { code?: string }).code ?? '');
-
-function parseCron(name: string, cron: string, timezone: string): Cron {
-  requireText(cron, `cron of schedule "${name}"`, 256);
-  const refuse = (problem: string) =>
-    new TallymanError('BAD_SCHEDULE', `cron "${cron}" of schedule "${name}" is refused: ${problem}`);
-  // Croner also takes a single date; that is a delayed job, not a schedule.
-  if (/^\d{4}-\d\d-\d\d/.test(cron)) throw refuse('it is a date; enqueue a job with scheduledAt instead');
-  try {
-    new Intl.DateTimeFormat('en', { timeZone: timezone });
-  } catch {
-    throw new TallymanError(
-      'BAD_SCHEDULE',
-      `timezone "${timezone}" of schedule "${name}" is not known; expected an IANA name such as Europe/Berlin`,
-    );
-  }
-  try {
-    return new Cron(cron, { timezone, paused: true });
-  } catch (error) {
-    throw refuse(messageOf(error).replace(/^CronPattern: /, ''));
-  }
-}
 
 /** The payload is the same at every run, so it is checked once, here. The same holds for its lane. */
 async function checked<Input>(

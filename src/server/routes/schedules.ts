@@ -2,12 +2,12 @@ import { z } from 'zod';
 import { TallymanError } from '../../engine/errors.ts';
 import { requirePublic } from '../../engine/jobs/internal-kinds.ts';
 import type { Priority } from '../../engine/jobs/kind.ts';
-import { pageByName } from '../../engine/paging.ts';
 import type { Schedule } from '../../engine/schedules/schedules.ts';
 import { given } from '../../given.ts';
 import { operators, readers } from '../../host/roles.ts';
 import { id, pageByNames, pageOf, route, text } from '../../host/route.ts';
 import type { Services } from '../../host/services.ts';
+import { limitsOf } from '../enqueue/tenant-limits.ts';
 import { pageJson, scheduleJson } from './json.ts';
 
 const scheduleShape = z.object({
@@ -29,8 +29,12 @@ const scheduleShape = z.object({
 
 const byName = z.strictObject({ name: text(200) });
 
-async function scheduleOf(services: Services, name: string): Promise<Schedule> {
-  const found = (await services.schedules.list()).find((schedule) => schedule.name === name);
+async function scheduleOf(
+  services: Services,
+  { tenantId }: { readonly tenantId: string },
+  name: string,
+): Promise<Schedule> {
+  const found = await services.schedules.get(name, tenantId);
   if (!found) throw new TallymanError('NOT_FOUND', `there is no schedule "${name}"`);
   return found;
 }
@@ -44,11 +48,8 @@ export const scheduleRoutes = [
     roles: readers,
     query: z.strictObject(pageByNames),
     response: pageOf(scheduleShape),
-    handle: async ({ services, query }) =>
-      pageJson(
-        pageByName(await services.schedules.list(), ({ name }) => name, given(query)),
-        scheduleJson,
-      ),
+    handle: async ({ services, caller, query }) =>
+      pageJson(await services.schedules.page(caller.tenantId, given(query)), scheduleJson),
   }),
   route({
     method: 'GET',
@@ -58,7 +59,8 @@ export const scheduleRoutes = [
     roles: readers,
     params: byName,
     response: scheduleShape,
-    handle: async ({ services, params }) => scheduleJson(await scheduleOf(services, params.name)),
+    handle: async ({ services, caller, params }) =>
+      scheduleJson(await scheduleOf(services, caller, params.name)),
   }),
   route({
     method: 'PUT',
@@ -89,6 +91,8 @@ export const scheduleRoutes = [
         maxAttempts: body.max_attempts,
       });
       const { tenantId } = caller;
+      // Its runs make the queue.
+      if (queue !== undefined) await limitsOf(services.host).admitQueues(tenantId, [queue], scope);
       return scheduleJson(
         await services.schedules.upsert({
           name: params.name,
@@ -112,7 +116,7 @@ export const scheduleRoutes = [
     status: 204,
     response: z.null(),
     handle: async ({ services, caller, params }) => {
-      await scheduleOf(services, params.name);
+      await scheduleOf(services, caller, params.name);
       if (!(await services.schedules.pause(params.name, caller.tenantId)))
         throw new TallymanError('BAD_STATE', `schedule "${params.name}" is paused already`);
     },
@@ -127,7 +131,7 @@ export const scheduleRoutes = [
     status: 204,
     response: z.null(),
     handle: async ({ services, caller, params }) => {
-      await scheduleOf(services, params.name);
+      await scheduleOf(services, caller, params.name);
       if (!(await services.schedules.resume(params.name, caller.tenantId)))
         throw new TallymanError('BAD_STATE', `schedule "${params.name}" is not paused`);
     },

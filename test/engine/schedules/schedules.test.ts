@@ -208,6 +208,38 @@ describe('ENG-13: runDue', () => {
     await database.close();
   });
 
+  it('SEC-5: a pass ends, though more falls due than it can run; tenants take turns in it', async () => {
+    await fresh.database.query(
+      `insert into tallyman.schedules (name, cron, timezone, kind, payload, tenant_id, options, next_run_at)
+       select 's' || n, '* * * * * *', 'UTC', 'report', '{"site": "a"}', 'greedy', '{}', now() - interval '1 hour'
+         from generate_series(1, 300) n`,
+    );
+    await schedules.upsert({ ...hourly, tenantId: 'other' });
+    await makeDue('hourly', '1 minute');
+    const runs = await schedules.runDue();
+    expect(runs).toHaveLength(200);
+    expect(runs.slice(0, 2).map(({ tenantId }) => tenantId)).toContain('other');
+    const stopped = new AbortController();
+    stopped.abort();
+    expect(await schedules.runDue(fresh.database, stopped.signal)).toEqual([]);
+  });
+
+  it('SEC-5: many schedules that cannot run keep no others from running, and are all tried again', async () => {
+    await fresh.database.query(
+      `insert into tallyman.schedules (name, cron, timezone, kind, payload, tenant_id, options, next_run_at)
+       select 's' || n, '@yearly', 'UTC', 'unknown', '{}', 'default', '{}', now() - interval '1 hour'
+         from generate_series(1, 250) n`,
+    );
+    await schedules.upsert(hourly);
+    await makeDue('hourly', '1 minute');
+    expect(await schedules.runDue()).toEqual([]);
+    expect(await schedules.runDue()).toMatchObject([{ name: 'hourly' }]);
+    await registerKinds(fresh.database, [defineKind({ name: 'unknown', handler: () => {} })]);
+    let ran = 0;
+    for (let pass = 0; pass < 15; pass += 1) ran += (await schedules.runDue()).length;
+    expect(ran).toBe(250);
+  });
+
   it('a rhythm that has come to its end rests', async () => {
     await schedules.upsert({ ...hourly, cron: '0 0 0 1 1 * 2090' });
     await fresh.database.query(
