@@ -17,9 +17,9 @@ export interface EventFollowerOptions {
   /** Runs in the transaction that moves the cursor. If it fails, the batch comes again. */
   readonly handle: (tx: Queryable, batch: EventBatch) => Promise<void>;
   /**
-   * What to do about an event that fails by itself, with an error that does not pass. `stop` (the default): it comes again and
-   * again, and nothing behind it is handled. `set aside`: go on without it, and try it again after a minute, then less
-   * and less often; it is then out of order.
+   * What to do about an event that fails by itself, with an error that does not pass, or that alone takes longer than a statement
+   * may, twice in a row. `stop` (the default): it comes again and again, and nothing behind it is handled. `set aside`: go on
+   * without it, and try it again after a minute, then less and less often; it is then out of order.
    */
   readonly onPoison?: 'stop' | 'set aside';
   /** Work that earlier batches left behind; tried at each look. If it fails, the follower goes on without it. */
@@ -35,6 +35,8 @@ export interface EventFollowerOptions {
 
 /** The wait after an error, so that a database in trouble does not get a query at every poll. */
 const afterErrorMs = 2000;
+/** Leftovers that could not be handled are left alone for so long: each try may take as long as a statement may. */
+const leftoversAgainMs = 60_000;
 /** Events that come one by one share a look: at most so often. */
 const shortestPauseMs = 20;
 
@@ -55,6 +57,7 @@ export class EventFollower {
   readonly #outage: Outage;
   /** Smaller for a while after a batch that took too long. */
   #size: number;
+  #leftoversAt = 0;
   #stopping = new AbortController();
   #hinted = new AbortController();
   #running: Promise<void> | undefined;
@@ -127,15 +130,27 @@ export class EventFollower {
 
   /** Handles one batch. Returns whether there was one: then there may be more. */
   async turn(): Promise<boolean> {
+    const size = this.#size;
     try {
-      const didWork = await this.#turn(this.#size, { isCareful: false });
-      this.#size = Math.min(this.#batch, this.#size * 2);
+      const didWork = await this.#turn(size, { isCareful: false });
+      this.#size = Math.min(this.#batch, size * 2);
       return didWork;
     } catch (error) {
-      if (isTooSlow(error)) this.#size = Math.max(1, Math.floor(this.#size / 4));
-      if (isPassing(error) || this.#options.onPoison !== 'set aside') throw error;
-      return this.#turn(this.#size, { isCareful: true });
+      this.#shrinkAfter(error);
+      // A smaller batch may fit. One event cannot be made smaller: is it at fault, or was it slow for once?
+      const isAtFault = isTooSlow(error) ? size === 1 : !isPassing(error);
+      if (!isAtFault || this.#options.onPoison !== 'set aside') throw error;
     }
+    try {
+      return await this.#turn(this.#size, { isCareful: true });
+    } catch (error) {
+      this.#shrinkAfter(error);
+      throw error;
+    }
+  }
+
+  #shrinkAfter(error: unknown): void {
+    if (isTooSlow(error)) this.#size = Math.max(1, Math.floor(this.#size / 4));
   }
 
   async #turn(size: number, { isCareful }: { readonly isCareful: boolean }): Promise<boolean> {
@@ -143,7 +158,7 @@ export class EventFollower {
     const news = await database.query<{ any: boolean }>('select tallyman_events.has_news($1) as any', [
       listener,
     ]);
-    const isLeft = (await leftovers?.exist(database)) === true;
+    const isLeft = performance.now() >= this.#leftoversAt && (await leftovers?.exist(database)) === true;
     if (!news.rows[0]?.any && !isLeft) return false;
     return database.transaction(async (tx) => {
       const { rows } = await tx.query<{ cursor: string; again: string | null }>(
@@ -174,12 +189,13 @@ export class EventFollower {
 
   /** Halves a batch that fails until the event that fails is alone, and sets that one aside. */
   async #handleCarefully(tx: Queryable, batch: EventBatch): Promise<void> {
-    const error = await this.#attempt(tx, () => this.#options.handle(tx, batch));
-    if (error === undefined) return;
     const { rows } = await tx.query<{ id: string }>(
       'select id from tallyman_events.events where id > $1 and id <= $2 order by id',
       [batch.after, batch.upTo],
     );
+    const isAlone = rows.length <= 1;
+    const error = await this.#attempt(tx, () => this.#options.handle(tx, batch), { mayBeSlow: isAlone });
+    if (error === undefined) return;
     const middle = rows[Math.floor(rows.length / 2) - 1]?.id;
     if (middle === undefined) return this.#setAside(tx, rows[0]?.id ?? batch.upTo, error);
     await this.#handleCarefully(tx, { after: batch.after, upTo: middle });
@@ -188,23 +204,31 @@ export class EventFollower {
 
   async #handleLeftovers(tx: Queryable): Promise<void> {
     const { listener, leftovers, database } = this.#options;
-    const error = await this.#attempt(tx, async () => leftovers?.handle(tx));
-    if (error !== undefined)
-      database.logger.error(
-        { listener, error: messageOf(error) },
-        'what earlier events left behind cannot be handled; it is tried again',
-      );
+    const error = await this.#attempt(tx, async () => leftovers?.handle(tx), { mayBeSlow: true });
+    if (error === undefined) return;
+    this.#leftoversAt = performance.now() + leftoversAgainMs;
+    database.logger.error(
+      { listener, error: messageOf(error) },
+      'what earlier events left behind cannot be handled; it is tried again in a minute',
+    );
   }
 
-  /** Returns the error of work that fails by its own fault, and undoes it; throws an error that passes. */
-  async #attempt(tx: Queryable, work: () => Promise<void>): Promise<unknown> {
+  /**
+   * Returns the error of work that fails by its own fault, and undoes it; throws an error that passes. With `mayBeSlow` a
+   * statement that takes too long is the work's own fault: the database still answers, or undoing it throws.
+   */
+  async #attempt(
+    tx: Queryable,
+    work: () => Promise<void>,
+    { mayBeSlow }: { readonly mayBeSlow: boolean },
+  ): Promise<unknown> {
     await tx.query('savepoint attempt');
     try {
       await work();
       await tx.query('release savepoint attempt');
       return undefined;
     } catch (error) {
-      if (isPassing(error)) throw error;
+      if (isTooSlow(error) ? !mayBeSlow : isPassing(error)) throw error;
       await tx.query('rollback to savepoint attempt');
       return error ?? new Error('unknown');
     }
@@ -213,8 +237,8 @@ export class EventFollower {
   async #tryAgain(tx: Queryable, event: string): Promise<void> {
     const { listener } = this.#options;
     const alone = { after: String(BigInt(event) - 1n), upTo: event };
-    const error = await this.#attempt(tx, () => this.#options.handle(tx, alone));
-    if (error !== undefined) return this.#setAside(tx, event, error);
+    const error = await this.#attempt(tx, () => this.#options.handle(tx, alone), { mayBeSlow: true });
+    if (error !== undefined) return this.#putAside(tx, event, error);
     await tx.query('delete from tallyman_events.set_aside where listener = $1 and event_id = $2', [
       listener,
       event,
@@ -223,11 +247,25 @@ export class EventFollower {
 
   async #setAside(tx: Queryable, event: string, error: unknown): Promise<void> {
     const { listener, database } = this.#options;
-    await tx.query('select tallyman_events.put_aside($1, $2, $3)', [listener, event, messageOf(error)]);
+    await this.#putAside(tx, event, error);
+    const row = `tallyman_events.set_aside where listener = '${listener}' and event_id = ${event}`;
     database.logger.error(
-      { listener, event, error: messageOf(error) },
-      'an event cannot be handled and was set aside; it is tried again later',
+      {
+        listener,
+        event,
+        error: messageOf(error),
+        advice: `It is tried again after a minute, then less and less often, until it can be handled. To try it now: update ${row.replace(' where', ' set retry_at = now() where')}; to give it up: delete from ${row};`,
+      },
+      'an event cannot be handled and was set aside; the others go on',
     );
+  }
+
+  async #putAside(tx: Queryable, event: string, error: unknown): Promise<void> {
+    await tx.query('select tallyman_events.put_aside($1, $2, $3)', [
+      this.#options.listener,
+      event,
+      messageOf(error),
+    ]);
   }
 }
 

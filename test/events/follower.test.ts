@@ -1,4 +1,4 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { EventFollower, type EventFollowerOptions } from '../../src/events/follower.ts';
 import { until } from '../support/engine.ts';
 import { type EventScene, eventScene, moved } from './support.ts';
@@ -172,6 +172,102 @@ describe('a batch that fails', () => {
     expect(await positions()).not.toBe(start);
     expect(sizes.at(-1)).toBeLessThanOrEqual(10);
     expect(await scene.rows('select 1 from tallyman_events.set_aside')).toEqual([]);
+  });
+});
+
+describe('an event that alone takes longer than a statement may', () => {
+  const books = (scene: EventScene, isSlow: () => boolean, code?: string) =>
+    new EventFollower({
+      database: scene.tallyman.database,
+      listener: 'books',
+      onPoison: 'set aside',
+      handle: async (tx, { after, upTo }) => {
+        const { rows } = await tx.query<{ aggregate: string }>(
+          `insert into told (position, aggregate)
+           select id, aggregate_id from tallyman_events.events where id > $1 and id <= $2 order by id
+           returning aggregate`,
+          [after, upTo],
+        );
+        if (!isSlow() || !rows.some(({ aggregate }) => aggregate === 'P-3')) return;
+        if (code) throw Object.assign(new Error('the server goes down'), { code });
+        await tx.query('set local statement_timeout = 10; select pg_sleep(60)');
+      },
+    });
+  const aside = (scene: EventScene) =>
+    scene.rows<{ tries: number }>('select tries from tallyman_events.set_aside');
+  const turns = async (most: number, slow: EventFollower) => {
+    for (let n = 0; n < most; n += 1) await slow.turn().catch(() => {});
+  };
+
+  it('is set aside, logged once, and tried again; the others go on', async () => {
+    const scene = await booksScene();
+    const logs = vi.spyOn(scene.tallyman.database.logger, 'error');
+    await scene.events.emitMany(names(7).map((p) => moved(p)));
+    let isSlow = true;
+    const slow = books(scene, () => isSlow);
+    await turns(20, slow);
+    expect(await told(scene)).toEqual(names(7).filter((name) => name !== 'P-3'));
+    expect(await aside(scene)).toEqual([{ tries: 1 }]);
+    await scene.events.emit(moved('P-7'));
+    await scene.rows('update tallyman_events.set_aside set retry_at = now()');
+    await turns(2, slow);
+    expect((await told(scene)).at(-1)).toBe('P-7');
+    expect(await aside(scene)).toEqual([{ tries: 2 }]);
+    expect(logs.mock.calls).toEqual([
+      [
+        expect.objectContaining({
+          listener: 'books',
+          advice: expect.stringContaining('set retry_at = now()'),
+        }),
+        expect.stringContaining('set aside'),
+      ],
+    ]);
+    isSlow = false;
+    await scene.rows('update tallyman_events.set_aside set retry_at = now()');
+    await turns(1, slow);
+    expect((await told(scene)).at(-1)).toBe('P-3');
+    expect(await aside(scene)).toEqual([]);
+  });
+
+  it('is not set aside if it was slow once, or if the database goes down', async () => {
+    const scene = await booksScene();
+    await scene.events.emitMany(names(7).map((p) => moved(p)));
+    for (const code of ['57P01', '40P01']) {
+      const failing = books(scene, () => true, code);
+      await turns(10, failing);
+    }
+    expect(await told(scene)).toEqual([]);
+    let slowLeft = 7;
+    const slowForAWhile = books(scene, () => {
+      slowLeft -= 1;
+      return slowLeft >= 0;
+    });
+    await turns(20, slowForAWhile);
+    expect(await told(scene)).toEqual(names(7));
+    expect(await aside(scene)).toEqual([]);
+  });
+
+  it('leaves what earlier events left behind for later, if that takes too long', async () => {
+    const scene = await booksScene();
+    await scene.events.emitMany(names(3).map((p) => moved(p)));
+    let tries = 0;
+    const seen: string[] = [];
+    const slow = new EventFollower({
+      database: scene.tallyman.database,
+      listener: 'books',
+      onPoison: 'set aside',
+      handle: async (_, { upTo }) => void seen.push(upTo),
+      leftovers: {
+        exist: async () => true,
+        handle: async (tx) => {
+          tries += 1;
+          await tx.query('set local statement_timeout = 10; select pg_sleep(60)');
+        },
+      },
+    });
+    expect(await slow.turn()).toBe(true);
+    expect(await slow.turn()).toBe(false);
+    expect({ tries, seen: seen.length }).toEqual({ tries: 1, seen: 1 });
   });
 });
 

@@ -12,7 +12,7 @@ export const webhooksApp = defineApp({
   summary: 'signed deliveries of events to the endpoints that subscribe to them',
   component: webhooksComponent,
   config: webhooksKeys,
-  errors: { BAD_URL: 400, FORBIDDEN_ADDRESS: 400 },
+  errors: { BAD_URL: 400, FORBIDDEN_ADDRESS: 400, TOO_MANY_ENDPOINTS: 429 },
   kinds: [{ name: 'webhook.deliver' }, redeliverDeclaration, purgeEventsDeclaration],
   events: webhookEventTypes,
   sealed: sealedInEndpoints,

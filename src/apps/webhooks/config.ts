@@ -8,6 +8,12 @@ export const webhooksKeys = {
     doc: 'Webhook deliveries that one process runs at once.',
     fallback: 50,
   }),
+  'webhooks.maxEndpoints': key({
+    schema: whole(0, 1_000_000),
+    env: ['TALLYMAN_WEBHOOKS_MAX_ENDPOINTS'],
+    doc: 'Webhook endpoints of one tenant, up to which the API adds more; then 429 TOO_MANY_ENDPOINTS. 0: no limit.',
+    fallback: 100,
+  }),
   'webhooks.requireHttps': key({
     schema: z.boolean(),
     env: ['TALLYMAN_WEBHOOKS_REQUIRE_HTTPS'],

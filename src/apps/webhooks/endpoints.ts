@@ -1,7 +1,15 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import { wakeForJobs } from '../../engine/jobs/hints-of-jobs.ts';
-import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
+import {
+  cutToBytes,
+  type Measured,
+  type Page,
+  type PageRequest,
+  pageOf,
+  pageRequest,
+  withinPageBytes,
+} from '../../engine/paging.ts';
 import { requireId, requireText, requireWhole } from '../../engine/validate.ts';
 import type { AddressPolicy } from '../../network/addresses.ts';
 import { checkUrl } from '../../network/url.ts';
@@ -109,10 +117,15 @@ const toEndpoint = ({ storedFilter: conditions, ...rest }: Row): Endpoint => ({
 export class Endpoints {
   readonly #store: Store;
   readonly #policy: AddressPolicy;
+  readonly #maxPerTenant: number;
 
-  constructor(store: Store, policy: AddressPolicy) {
+  constructor(
+    store: Store,
+    { policy, maxPerTenant }: { readonly policy: AddressPolicy; readonly maxPerTenant: number },
+  ) {
     this.#store = store;
     this.#policy = policy;
+    this.#maxPerTenant = maxPerTenant;
   }
 
   /** Returns the endpoint and its secret, which is not shown again. */
@@ -121,6 +134,7 @@ export class Endpoints {
     requireText(tenantId, 'tenantId', 128);
     const values = this.#checked(given);
     return this.#store.transaction(async (tx) => {
+      await this.#requireRoom(tx, tenantId);
       const added = await tx.query<{ id: string }>(
         `insert into tallyman_webhooks.endpoints
            (tenant_id, url, description, event_types, ordered, timeout_ms, max_attempts, retry_delays, filter)
@@ -142,13 +156,18 @@ export class Endpoints {
   /** Newest first. */
   async list(filter: { readonly tenantId?: string } = {}, page: PageRequest = {}): Promise<Page<Endpoint>> {
     const { limit, fetchLimit, cursor } = pageRequest(page);
-    const { rows } = await this.#store.query<Row>(
-      `select ${columns} from tallyman_webhooks.endpoints e
-        where ($1::text is null or e.tenant_id = $1) and ($2::bigint is null or e.id < $2)
-        order by e.id desc limit $3`,
+    const found = await this.#store.query<Measured<Row>>(
+      withinPageBytes(
+        `select ${columns} from tallyman_webhooks.endpoints e
+          where ($1::text is null or e.tenant_id = $1) and ($2::bigint is null or e.id < $2)
+          order by e.id desc limit $3`,
+        'id desc',
+        '"storedFilter"',
+      ),
       [filter.tenantId ?? null, cursor, fetchLimit],
     );
-    return pageOf(rows.map(toEndpoint), limit);
+    const kept = cutToBytes(found.rows);
+    return pageOf(kept.rows.map(toEndpoint), limit, kept);
   }
 
   /**
@@ -218,6 +237,21 @@ export class Endpoints {
       await wakeForJobs(tx, waiting);
       return mustGet(tx, id);
     });
+  }
+
+  /** Requests at the same moment may pass the limit by a few: the limit bounds the work of the fan-out, it is no quota. */
+  async #requireRoom(tx: Queryable, tenantId: string): Promise<void> {
+    if (this.#maxPerTenant === 0) return;
+    const { rows } = await tx.query<{ isFull: boolean }>(
+      `select count(*) >= $2 as "isFull"
+         from (select from tallyman_webhooks.endpoints e where e.tenant_id = $1 limit $2) e`,
+      [tenantId, this.#maxPerTenant],
+    );
+    if (rows[0]?.isFull)
+      throw new TallymanError(
+        'TOO_MANY_ENDPOINTS',
+        `this tenant has ${this.#maxPerTenant} webhook endpoints; remove one, or give one of them more event types (webhooks.maxEndpoints)`,
+      );
   }
 
   /** In the order of the columns. */

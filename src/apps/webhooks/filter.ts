@@ -32,7 +32,14 @@ interface StoredCondition {
   readonly value: unknown;
 }
 
-export const filterLimits = { conditions: 20, depth: 10, key: 128, text: 256, values: 100 } as const;
+export const filterLimits = {
+  conditions: 20,
+  depth: 10,
+  key: 128,
+  text: 256,
+  values: 100,
+  bytes: 16 * 1024,
+} as const;
 
 const operators = ['equals', 'in', 'prefix', 'gt', 'gte', 'lt', 'lte', 'exists'] as const;
 type Operator = (typeof operators)[number];
@@ -43,7 +50,14 @@ export function storedFilter(filter: Filter | null): string | null {
   if (!Array.isArray(filter)) throw refuse('expected a list of conditions');
   if (filter.length > filterLimits.conditions)
     throw refuse(`it has ${filter.length} conditions, at most ${filterLimits.conditions} are allowed`);
-  return filter.length === 0 ? null : JSON.stringify(filter.map(stored));
+  if (filter.length === 0) return null;
+  const text = JSON.stringify(filter.map(stored));
+  const bytes = Buffer.byteLength(text);
+  if (bytes > filterLimits.bytes)
+    throw refuse(
+      `it has ${bytes} bytes, at most ${filterLimits.bytes} are allowed; name fewer or shorter values`,
+    );
+  return text;
 }
 
 /** A filter as its user gave it. */

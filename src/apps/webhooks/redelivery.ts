@@ -112,7 +112,7 @@ async function eventsIn(
              and not exists (select 1 from tallyman_webhooks.held_back h
                               where h.event_id = v.id and h.endpoint_id = e.id))
         and (tallyman_webhooks.is_subscribed(e.event_types, v.event_type)
-             and (e.filter is null or tallyman_webhooks.matches(e.filter, v.payload))
+             and (e.filter is null or tallyman_webhooks.matches(e.filter, tallyman_webhooks.readable(v.payload)))
           or exists (select 1 from tallyman_webhooks.dispatches d
                       where d.event_id = v.id and d.endpoint_id = e.id))
         and (not $4 or not exists (

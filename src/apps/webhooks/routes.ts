@@ -55,8 +55,11 @@ const toSettings = (body: Settings) =>
   });
 
 export function webhookRoutes({ config, secrets, tallyman }: RouteHost): readonly AnyRoute[] {
-  const policy = addressPolicy(settingsOf(webhooksKeys, config));
-  const webhooksOf = (scope: TenantScope): Webhooks => new Webhooks(scope, { box: secrets, policy });
+  const settingsOfWebhooks = settingsOf(webhooksKeys, config);
+  const policy = addressPolicy(settingsOfWebhooks);
+  const maxEndpoints = settingsOfWebhooks['webhooks.maxEndpoints'];
+  const webhooksOf = (scope: TenantScope): Webhooks =>
+    new Webhooks(scope, { box: secrets, policy, maxEndpoints });
   return [
     route({
       method: 'GET',

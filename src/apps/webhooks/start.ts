@@ -19,6 +19,7 @@ export async function startWebhooks(
     box: host.secrets,
     policy: addressPolicy(config),
     perEndpoint: deliveriesPerEndpoint(config),
+    slots: concurrency,
   });
   await host.schedule(purgeEventsSchedule);
   await host.run({ kinds: [...kinds, redeliverKind, purgeEventsKind(host.tallyman.database)], concurrency });

@@ -15,6 +15,8 @@ export interface WebhooksOptions {
   readonly box?: SecretBox;
   /** Checked when an endpoint is created, and at every connect. */
   readonly policy?: AddressPolicyOptions;
+  /** Endpoints that one tenant may have. Default: no limit. */
+  readonly maxEndpoints?: number;
 }
 
 /**
@@ -30,10 +32,10 @@ export class Webhooks {
   readonly #box: SecretBox | undefined;
   readonly #endpoints: Endpoints;
 
-  constructor(store: Store, { box, policy }: WebhooksOptions = {}) {
+  constructor(store: Store, { box, policy, maxEndpoints = 0 }: WebhooksOptions = {}) {
     this.#store = store;
     this.#box = box;
-    this.#endpoints = new Endpoints(store, new AddressPolicy(policy));
+    this.#endpoints = new Endpoints(store, { policy: new AddressPolicy(policy), maxPerTenant: maxEndpoints });
   }
 
   /** Returns the endpoint and its secret, which is not shown again. */

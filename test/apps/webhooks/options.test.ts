@@ -14,6 +14,7 @@ describe('filters', () => {
     items: [{ sku: 'X-1' }],
     'a.b': 'dotted',
     count: '20',
+    list: [1, 2],
   };
   const cases: { filter: Filter; matches: boolean }[] = [
     { filter: [{ path: 'to.zone', equals: 'dock-3' }], matches: true },
@@ -25,6 +26,11 @@ describe('filters', () => {
     { filter: [{ path: 'weight', equals: 20.5 }], matches: true },
     { filter: [{ path: 'weight', equals: '20.5' }], matches: false },
     { filter: [{ path: 'to', equals: 'dock-3' }], matches: false },
+    { filter: [{ path: 'list', in: [1, 2] }], matches: false },
+    { filter: [{ path: 'list', equals: 1 }], matches: false },
+    { filter: [{ path: 'list.1', in: [null, true, 2.0] }], matches: true },
+    { filter: [{ path: 'to.rack', in: ['null', null] }], matches: true },
+    { filter: [{ path: 'weight', gt: 20.499999999999 }], matches: true },
     { filter: [{ path: 'to.zone', in: ['dock-1', 'dock-3'] }], matches: true },
     { filter: [{ path: 'weight', in: [1, 'dock-3', 20.5] }], matches: true },
     { filter: [{ path: 'to.zone', in: ['dock-1'] }], matches: false },
@@ -87,6 +93,28 @@ describe('filters', () => {
     expect((await scene.webhooks.deliveries({ endpointId: filtered.id })).items).toHaveLength(1);
     expect((await scene.webhooks.deliveries({ endpointId: plain.id })).items).toHaveLength(3);
     expect(await scene.rows('select 1 from tallyman_events.set_aside')).toEqual([]);
+  });
+
+  test('WH-10, SEC-5: long filters of many endpoints read a large payload once, not once for each condition', async () => {
+    const scene = await webhookScene();
+    const filter = Array.from({ length: 20 }, (_, n) => ({ path: `n${n}`, equals: n }));
+    for (let n = 0; n < 20; n += 1) await scene.webhooks.add({ url, filter });
+    const values = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`n${n}`, n]));
+    const words = Array.from({ length: 90_000 }, (_, n) => `w${n}`);
+    await scene.events.emit({
+      type: 'a',
+      aggregateType: 'thing',
+      aggregateId: '1',
+      payload: { ...values, words },
+    });
+    const [end] = await scene.rows<{ end: string }>('select tallyman_events.horizon() as end');
+    const made = await scene.tallyman.database.transaction(
+      async (tx) =>
+        (await tx.query<{ made: number }>('select tallyman_webhooks.fan_out(0, $1) as made', [end?.end]))
+          .rows[0]?.made,
+      { statementMs: 2000 },
+    );
+    expect(made).toBe(20);
   });
 
   test('WH-10, WH-9: a range redelivers what the filter lets through; the filter can be changed and removed', async () => {

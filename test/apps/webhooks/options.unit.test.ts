@@ -15,6 +15,10 @@ test.each([
   { filter: [{ path: 'a', in: [] }], says: 'needs a list' },
   { filter: [{ path: 'a', matches: '.*' }], says: 'exactly one of' },
   { filter: Array(21).fill({ path: 'a', equals: 1 }), says: '21 conditions' },
+  {
+    filter: Array(20).fill({ path: 'a', in: Array(100).fill('x'.repeat(256)) }),
+    says: 'at most 16384 are allowed',
+  },
   { filter: 'a = 1', says: 'a list of conditions' },
 ])('WH-10: the filter $filter is refused', ({ filter, says }) => {
   expect(() => storedFilter(filter as Filter)).toThrow(says);

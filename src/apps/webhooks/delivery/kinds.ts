@@ -25,6 +25,8 @@ export interface WebhookKindsOptions {
   readonly breaker?: BreakerOptions;
   /** The most deliveries that this process runs at once for one endpoint. Make it a small part of the worker's slots. Default 5. */
   readonly perEndpoint?: number;
+  /** The worker's slots: its `concurrency`. One tenant then gets only a part of them. Default: no limit for a tenant. */
+  readonly slots?: number;
   /** Default: the real one. */
   readonly network?: Network;
 }
@@ -76,11 +78,18 @@ class Courier {
   readonly #breaker: Breaker;
   readonly #gate: Gate;
 
-  constructor({ box, policy, breaker, perEndpoint = 5, network = realNetwork() }: WebhookKindsOptions) {
+  constructor({
+    box,
+    policy,
+    breaker,
+    perEndpoint = 5,
+    slots,
+    network = realNetwork(),
+  }: WebhookKindsOptions) {
     this.#box = box;
     this.#agent = guardedAgent(new AddressPolicy(policy), network);
     this.#breaker = new Breaker(breaker);
-    this.#gate = new Gate({ perEndpoint });
+    this.#gate = new Gate({ perEndpoint, ...(slots !== undefined && { slots }) });
   }
 
   async deliver(job: DeliveryJob, context: JobContext): Promise<void> {
@@ -89,7 +98,10 @@ class Courier {
     if (pausedBecause !== null) return this.#waitUntilEnabled(context, endpointId, pausedBecause);
     if (openMs !== null && (openMs > 0 || isProbed))
       return this.#putOff(context, endpointId, Math.max(openMs, soonMs), { isFailing: true });
-    const leave = await this.#gate.enter(endpointId, { isSuspect: failures > 0 });
+    const leave = await this.#gate.enter(
+      { endpoint: endpointId, tenant: context.tenant.tenantId },
+      { isSuspect: failures > 0 },
+    );
     if (!leave) return this.#putOff(context, endpointId, soonMs, { isFailing: false });
     try {
       const isProbe = openMs !== null && (await this.#breaker.takeProbe(context.tenant, endpointId));
@@ -165,11 +177,12 @@ class Courier {
     atLeastMs: number,
     { isFailing }: { readonly isFailing: boolean },
   ): never {
-    const why = isFailing ? 'is failing; deliveries wait' : 'is busy with other deliveries';
+    const why = isFailing ? 'is failing; deliveries wait' : 'or its tenant is busy with other deliveries';
     const message = `put off: endpoint ${endpointId} ${why}`;
     if (Date.now() - context.createdAt.getTime() > this.#breaker.giveUpMs)
       throw new GiveUpError('GIVEN_UP', `${message}, and this one has waited too long`);
-    throw new RetryLater(this.#gate.delay(endpointId, atLeastMs, { isFailing }), message, { isFree: true });
+    const entrant = { endpoint: endpointId, tenant: context.tenant.tenantId };
+    throw new RetryLater(this.#gate.delay(entrant, atLeastMs, { isFailing }), message, { isFree: true });
   }
 }
 

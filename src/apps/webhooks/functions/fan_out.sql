@@ -137,15 +137,17 @@ begin
      where e.disabled_at is null
        and e.tenant_id in (select v.tenant_id from tallyman_events.events v where v.id > p_after and v.id <= p_up_to)
      order by e.id for key share skip locked);
-  -- Subscriptions are matched once for each type, not for each event.
+  -- Subscriptions are matched once for each type, not for each event. Filters are not gathered with them: they are large.
   with event as materialized (
     select v.id, v.tenant_id, v.event_type, v.aggregate_type, v.aggregate_id, v.payload
       from tallyman_events.events v where v.id > p_after and v.id <= p_up_to
-  ), subscription as materialized (
-    select e.id, e.tenant_id, t.event_type, e.since, e.filter, e.ordered
+  ), subscribers as materialized (
+    select t.tenant_id, t.event_type, array_agg(e.id order by e.id) as ids, array_agg(e.since order by e.id) as since,
+           array_agg(e.ordered order by e.id) as ordered, bool_or(e.filter is not null) as any_filter
       from (select distinct v.tenant_id, v.event_type from event v) t
       join tallyman_webhooks.endpoints e on e.tenant_id = t.tenant_id
      where e.disabled_at is null and tallyman_webhooks.is_subscribed(e.event_types, t.event_type)
+     group by t.tenant_id, t.event_type
   ), pair as (
     select v.id as event_id, s.id as endpoint_id, s.ordered,
            s.id = any (v_locked)
@@ -154,11 +156,13 @@ begin
                 where h.endpoint_id = s.id
                   and h.lane = tallyman_webhooks.lane_of(s.id, v.aggregate_type, v.aggregate_id))) as is_free
       from event v
-      join subscription s on s.tenant_id = v.tenant_id and s.event_type = v.event_type
-     where v.id > s.since
+      join subscribers a on a.tenant_id = v.tenant_id and a.event_type = v.event_type
+     cross join lateral unnest(
+       a.ids, a.since, a.ordered, case when a.any_filter then tallyman_webhooks.matching(v.payload, a.ids) end
+     ) as s (id, since, ordered, is_match)
+     where v.id > s.since and s.is_match is not false
        and (v.event_type not in ('webhook.ping', 'webhook.endpoint.disabled', 'job.dead_letter')
             or not tallyman_webhooks.is_kept_from(s.id, v.event_type, v.aggregate_id, v.payload))
-       and (s.filter is null or tallyman_webhooks.matches(s.filter, v.payload))
        -- It was set aside, or fanned out by an older release after a user had redelivered it.
        and not exists (select 1 from tallyman_webhooks.dispatches d where d.event_id = v.id and d.endpoint_id = s.id)
   )

@@ -11,49 +11,50 @@ language sql immutable as $$
                      or (right(p, 2) = '.*' and starts_with(p_event_type, left(p, -1))))
 $$;
 
-create or replace function tallyman_webhooks.is_same(p_value json, p_wanted jsonb) returns boolean
+-- A payload in the form that conditions read; null if PostgreSQL cannot read it. To parse 1 MB takes longer than to look at it
+-- through many filters: callers do this once for each event.
+create or replace function tallyman_webhooks.readable(p_payload json) returns jsonb
 language plpgsql immutable as $$
 begin
-  if json_typeof(p_value) <> jsonb_typeof(p_wanted) then
-    return false;
-  elsif jsonb_typeof(p_wanted) = 'null' then
-    return true;
-  elsif jsonb_typeof(p_wanted) = 'number' then
-    return (p_value #>> '{}')::numeric = (p_wanted #>> '{}')::numeric;
-  end if;
-  return p_value #>> '{}' = p_wanted #>> '{}';
+  return p_payload::jsonb;
+exception when others then
+  return null;
 end $$;
 
--- p_value: what is at the condition's path; null if there is nothing.
-create or replace function tallyman_webhooks.holds(p_op text, p_wanted jsonb, p_value json) returns boolean
+-- p_value: what is at the condition's path; null if there is nothing. Values that conditions compare with are no lists or objects.
+create or replace function tallyman_webhooks.holds(p_op text, p_wanted jsonb, p_value jsonb) returns boolean
 language plpgsql immutable as $$
 begin
   if p_op = 'exists' then
-    return (p_value is not null) = (p_wanted #>> '{}')::boolean;
+    return (p_value is not null) = p_wanted::boolean;
   elsif p_value is null then
     return false;
   elsif p_op = 'equals' then
-    return tallyman_webhooks.is_same(p_value, p_wanted);
+    return p_value = p_wanted;
   elsif p_op = 'in' then
-    return exists (select 1 from jsonb_array_elements(p_wanted) w where tallyman_webhooks.is_same(p_value, w));
+    return jsonb_typeof(p_value) not in ('array', 'object') and p_wanted @> p_value;
   elsif p_op = 'prefix' then
-    return json_typeof(p_value) = 'string' and starts_with(p_value #>> '{}', p_wanted #>> '{}');
-  elsif json_typeof(p_value) <> 'number' then
+    return jsonb_typeof(p_value) = 'string' and starts_with(p_value #>> '{}', p_wanted #>> '{}');
+  elsif jsonb_typeof(p_value) <> 'number' then
     return false;
   end if;
   return case p_op
-    when 'gt' then (p_value #>> '{}')::numeric > (p_wanted #>> '{}')::numeric
-    when 'gte' then (p_value #>> '{}')::numeric >= (p_wanted #>> '{}')::numeric
-    when 'lt' then (p_value #>> '{}')::numeric < (p_wanted #>> '{}')::numeric
-    when 'lte' then (p_value #>> '{}')::numeric <= (p_wanted #>> '{}')::numeric
+    when 'gt' then p_value::numeric > p_wanted::numeric
+    when 'gte' then p_value::numeric >= p_wanted::numeric
+    when 'lt' then p_value::numeric < p_wanted::numeric
+    when 'lte' then p_value::numeric <= p_wanted::numeric
     else false end;
 end $$;
 
-create or replace function tallyman_webhooks.matches(p_filter jsonb, p_payload json) returns boolean
+-- p_payload: what `readable` returns.
+create or replace function tallyman_webhooks.matches(p_filter jsonb, p_payload jsonb) returns boolean
 language plpgsql immutable as $$
 declare
   v_condition jsonb;
 begin
+  if p_payload is null then
+    return false;
+  end if;
   for v_condition in select c from jsonb_array_elements(p_filter) c loop
     if not tallyman_webhooks.holds(
       v_condition ->> 'op', v_condition -> 'value',
@@ -65,6 +66,18 @@ begin
   return true;
 exception when others then
   return false;
+end $$;
+
+-- Whether each endpoint's filter lets the payload through. Parses the payload once.
+create or replace function tallyman_webhooks.matching(p_payload json, p_endpoints bigint[]) returns boolean[]
+language plpgsql stable as $$
+declare
+  v_payload constant jsonb := tallyman_webhooks.readable(p_payload);
+begin
+  return array(
+    select coalesce(e.filter is null or tallyman_webhooks.matches(e.filter, v_payload), false)
+      from unnest(p_endpoints) with ordinality as w (id, n)
+      left join tallyman_webhooks.endpoints e on e.id = w.id order by w.n);
 end $$;
 
 -- Events that an endpoint never gets, whatever it subscribes to: pings have their own delivery; a report that it is disabled
