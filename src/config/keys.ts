@@ -194,7 +194,7 @@ export const coreKeys = {
   'server.uploadMemoryBytes': key({
     schema: whole(1024 * 1024),
     env: ['TALLYMAN_UPLOAD_MEMORY_BYTES'],
-    doc: 'Memory that uploads, such as documents, may take at once in one process. What comes beyond is refused with UPLOADS_BUSY.',
+    doc: 'Memory that uploads, such as documents, may take at once in one process; those of one tenant no more than they leave free for others. What comes beyond is refused with UPLOADS_BUSY.',
     fallback: 256 * 1024 * 1024,
   }),
   'server.ratePerSecond': key({
@@ -208,6 +208,12 @@ export const coreKeys = {
     env: ['TALLYMAN_RATE_BURST'],
     doc: 'Requests that one API key may make at once after a quiet time.',
     fallback: 200,
+  }),
+  'server.tenantRateFactor': key({
+    schema: whole(1, 1_000_000),
+    env: ['TALLYMAN_TENANT_RATE_FACTOR'],
+    doc: 'How many times `server.ratePerSecond` and `server.rateBurst` all keys of one tenant may use together; more is answered with 429.',
+    fallback: 20,
   }),
   'server.tenantConcurrency': key({
     schema: whole(1, 1000),
@@ -239,10 +245,16 @@ export const coreKeys = {
     doc: 'Jobs of one tenant that have not ended, up to which the API enqueues more, within a tenth for each process; then 429 BACKLOG_FULL. 0: no limit.',
     fallback: 10_000_000,
   }),
+  'server.tenantSchedules': key({
+    schema: whole(0, 1_000_000),
+    env: ['TALLYMAN_TENANT_SCHEDULES'],
+    doc: 'Schedules of one tenant, up to which the API makes more; then 429 TOO_MANY_SCHEDULES. 0: no limit.',
+    fallback: 1_000,
+  }),
   'server.maxQueues': key({
     schema: whole(0),
     env: ['TALLYMAN_MAX_QUEUES'],
-    doc: 'Queues in all, up to which the API makes new ones by enqueueing; then 429 TOO_MANY_QUEUES. 0: no limit.',
+    doc: 'Queues in all, up to which the API makes new ones by enqueueing; then 429 TOO_MANY_QUEUES. A tenant other than `default` makes at most a quarter of them, in each process. 0: no limit.',
     fallback: 1_000,
   }),
   'server.statementTimeoutMs': key({

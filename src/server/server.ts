@@ -19,7 +19,7 @@ import type { Metrics } from '../observability/metrics.ts';
 import type { SecretBox } from '../secrets/box.ts';
 import { AuditTrail } from './access/audit.ts';
 import { FleetRates } from './access/fleet-rates.ts';
-import { ApiKeys } from './access/keys.ts';
+import { ApiKeys, keyIdOf } from './access/keys.ts';
 import { sealAudit } from './audit/seals.ts';
 import { ReadinessProbe, withoutReasons } from './health.ts';
 import { buildApp } from './http/app.ts';
@@ -67,6 +67,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const gate = new Gate(keys, {
     ratePerSecond: config['server.ratePerSecond'],
     burst: config['server.rateBurst'],
+    tenantFactor: config['server.tenantRateFactor'],
     isLoopback,
   });
   const trail = new AuditTrail(database);
@@ -136,7 +137,7 @@ function inBackground(
 ): Periodic[] {
   const { app, gate, files, certificate } = server;
   const { database } = runtime.tallyman;
-  const rates = new FleetRates(database, gate.perKey);
+  const rates = [gate.perKey, gate.perTenant].map((limit) => new FleetRates(database, limit));
   const every = (everyMs: number, trouble: string, work: (signal: AbortSignal) => Promise<unknown>) =>
     periodically({ everyMs, trouble, logger }, work);
   const background = [
@@ -144,7 +145,10 @@ function inBackground(
       Promise.all([forgetAnswers(database), gate.noteUse()]),
     ),
     every(1_000, 'rate limits cannot be shared with other processes; each keeps its last part', () =>
-      rates.share(),
+      Promise.all(rates.map((each) => each.share())),
+    ),
+    every(2_000, 'revoked keys cannot be looked up; streamed answers go on until they can', () =>
+      gate.endRevoked(),
     ),
     every(config['server.auditSealSeconds'] * 1000, 'the audit cannot be sealed; trying again', (signal) =>
       sealAudit(database, box, { keepDays: config['server.auditKeepDays'], signal }),
@@ -216,6 +220,8 @@ function addHealth(app: FastifyInstance, { apps, runtime, config }: ServerOption
   app.get(
     '/v1/health/ready',
     {
+      // So that a wrong key is in the audit.
+      config: { action: 'health.ready' },
       schema: {
         ...probe,
         operationId: 'health.ready',
@@ -322,7 +328,7 @@ function addStream(app: FastifyInstance, stream: LiveStream, gate: Gate, mostOfT
       reply.hijack();
       const lastEventId = request.headers['last-event-id'];
       stream.add(
-        { tenantId: request.caller.tenantId, keyId: /^key:(.*)$/.exec(request.caller.actor)?.[1] },
+        { tenantId: request.caller.tenantId, keyId: keyIdOf(request.caller) },
         reply.raw,
         typeof lastEventId === 'string' ? lastEventId : undefined,
       );

@@ -118,9 +118,33 @@ test('a key that asks too often is told when to come back; others are not held u
   expect((await calm('GET', '/v1/jobs')).status).toBe(200);
 });
 
+test('SEC-5: all keys of a tenant together have a limit, also one made anew each time; other tenants go on', async () => {
+  // So slowly refilled that a slow machine gains nothing by it.
+  const config = { 'server.ratePerSecond': 0.001, 'server.rateBurst': 5, 'server.tenantRateFactor': 2 };
+  const test = await server({ config });
+  const other = await test.as('auditor', 'other');
+  const statuses: number[] = [];
+  for (let n = 0; n < 4; n += 1) {
+    const ask = await test.as('auditor');
+    for (let i = 0; i < 4; i += 1) statuses.push((await ask('GET', '/v1/jobs')).status);
+  }
+  expect(statuses).toEqual([...Array(10).fill(200), ...Array(6).fill(429)]);
+  expect((await other('GET', '/v1/jobs')).status).toBe(200);
+});
+
+test('a wrong key is in the audit, also where none is needed', async () => {
+  const test = await server();
+  const admin = await test.as('admin');
+  const forged = { authorization: `Bearer tlm_${'a'.repeat(12)}_${'b'.repeat(43)}` };
+  expect((await test.ask('GET', '/v1/health/ready', undefined, forged)).status).toBe(401);
+  const refusals = async () => (await admin('GET', '/v1/audit?action=health.ready')).body.items;
+  await until('it is written', async () => (await refusals()).length > 0, 10_000);
+  expect(await refusals()).toMatchObject([{ outcome: 'refused', status: 401, code: 'UNAUTHENTICATED' }]);
+});
+
 test('a bucket refills by the clock and is bounded in number', () => {
   let now = 0;
-  const limit = new RateLimit(2, 4, () => now);
+  const limit = new RateLimit(2, 4, { now: () => now });
   expect(Array.from({ length: 6 }, () => limit.take('a'))).toEqual([0, 0, 0, 0, 1, 1]);
   now += 1000;
   expect(Array.from({ length: 3 }, () => limit.take('a'))).toEqual([0, 0, 1]);

@@ -177,7 +177,7 @@ test('SEC-5: processes share the rate of a key by what each of them is asked', a
   const { tallyman } = await server();
   let now = 0;
   const process = () => {
-    const limit = new RateLimit(100, 100, () => now);
+    const limit = new RateLimit(100, 100, { now: () => now, isShared: true });
     const rates = new FleetRates(tallyman.database, limit);
     const granted = (requests: number, key = 'k'): number =>
       Array.from({ length: requests }, () => limit.take(key)).filter((waitS) => waitS === 0).length;
@@ -215,6 +215,61 @@ test('SEC-5: a tenant that has as many jobs as it may waits for its workers; ano
   expect((await send(other, 5)).status).toBeLessThan(300);
   await scene.rows(`delete from tallyman.jobs where tenant_id = 'greedy'`);
   await until('there is room again', async () => (await send(greedy, 1)).status < 300);
+});
+
+test('SEC-5: one tenant makes a quarter of the queues, by jobs and by schedules; then another one makes its own', async () => {
+  const scene = await server({ config: { 'server.maxQueues': 40 } });
+  await registerKind(scene, 'noop');
+  const [greedy, other] = [await scene.as('operator', 'greedy'), await scene.as('operator', 'other')];
+  const send = (ask: Ask, queue: string) => ask('POST', '/v1/jobs', { kind: 'noop', queue });
+  const plan = (ask: Ask, queue: string) =>
+    ask('PUT', `/v1/schedules/${queue}`, { cron: '@daily', kind: 'noop', queue });
+  const statuses: number[] = [];
+  for (let n = 0; n < 6; n += 1)
+    statuses.push((await send(greedy, `job-${n}`)).status, (await plan(greedy, `schedule-${n}`)).status);
+  expect(statuses.slice(0, 10).every((status) => status < 300)).toBe(true);
+  expect(statuses.slice(10)).toEqual([429, 429]);
+  expect((await plan(greedy, 'more')).body.error).toMatchObject({ code: 'TOO_MANY_QUEUES' });
+  expect((await plan(greedy, 'schedule-0')).status).toBe(200);
+  expect((await send(greedy, 'schedule-1')).status).toBe(201);
+  expect([(await send(other, 'a')).status, (await plan(other, 'b')).status]).toEqual([201, 200]);
+});
+
+test('SEC-5: a tenant has so many schedules and no more; it can change those it has', async () => {
+  const scene = await server({ config: { 'server.tenantSchedules': 3 } });
+  await registerKind(scene, 'noop');
+  const [ours, theirs] = [await scene.as('operator', 'ours'), await scene.as('operator', 'theirs')];
+  const put = (ask: Ask, name: string) =>
+    ask('PUT', `/v1/schedules/${name}`, { cron: '@daily', kind: 'noop' });
+  const statuses: number[] = [];
+  for (const name of ['a', 'b', 'c', 'd']) statuses.push((await put(ours, name)).status);
+  expect(statuses).toEqual([200, 200, 200, 429]);
+  expect((await put(ours, 'd')).body.error).toMatchObject({ code: 'TOO_MANY_SCHEDULES' });
+  expect([(await put(ours, 'a')).status, (await put(theirs, 'a')).status]).toEqual([200, 200]);
+  await ours('DELETE', '/v1/schedules/a');
+  expect((await put(ours, 'd')).status).toBe(200);
+});
+
+test('SEC-5: a page of schedules ends where their payloads are large; one is shown without the others', async () => {
+  const scene = await server();
+  await registerKind(scene, 'noop');
+  const ask = await scene.as('operator', 'acme');
+  const payload = { text: 'x'.repeat(1_000_000) };
+  const names = ['A', 'B', 'a', 'b', 'c', 'ä', 'é'];
+  for (const name of names)
+    await ask('PUT', `/v1/schedules/${encodeURIComponent(name)}`, { cron: '@daily', kind: 'noop', payload });
+  const seen: string[] = [];
+  const pages: number[] = [];
+  for (let cursor: string | null = ''; cursor !== null; ) {
+    const after = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
+    const { body } = await ask('GET', `/v1/schedules?limit=200${after}`);
+    seen.push(...body.items.map(({ name }: { name: string }) => name));
+    pages.push(body.items.length);
+    cursor = body.next_cursor;
+  }
+  expect({ seen, pages }).toEqual({ seen: names, pages: [5, 2] });
+  expect((await ask('GET', '/v1/schedules/c')).body.name).toBe('c');
+  expect((await ask('POST', '/v1/schedules/none/pause')).status).toBe(404);
 });
 
 test('SEC-5: enqueueing makes new queues up to a number; those that are there go on', async () => {

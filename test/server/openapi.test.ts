@@ -27,6 +27,18 @@ async function documentOf(): Promise<Document> {
   return body;
 }
 
+test('the OpenAPI document is written as text once, however often it is asked for', async () => {
+  const { ask, server: running } = await server();
+  const first = await ask('GET', '/v1/openapi.json');
+  expect(first.headers.get('content-type')).toBe('application/json; charset=utf-8');
+  running.app.swagger = () => {
+    throw new Error('it was written again');
+  };
+  const second = await ask('GET', '/v1/openapi.json');
+  expect(second.status).toBe(200);
+  expect(second.body).toEqual(first.body);
+});
+
 interface Problem {
   readonly severity: string;
   readonly ruleId: string;

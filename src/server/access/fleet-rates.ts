@@ -6,8 +6,8 @@ import type { RateLimit } from './rate-limit.ts';
 const mostKeys = 1_000;
 
 /**
- * Makes the limit of a key hold for all processes together. Each calls `share` once a second: it tells how often it was asked with
- * the key, and grants its part of the limit. So the limit is kept within about a second: when load comes to a process, that
+ * Makes the limit of a key, or of all keys of a tenant, hold for all processes together. Each calls `share` once a second: it tells
+ * how often it was asked, and grants its part of the limit. So the limit is kept within about a second: when load comes to a process, that
  * second is granted with the part that it had before, or in full if it had none.
  *
  * While the database cannot be asked, the last parts stay.

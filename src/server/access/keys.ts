@@ -43,6 +43,10 @@ const columns = `id, tenant_id as "tenantId", name, role, access, created_at as 
 /** `tlm_<id>_<secret>`: the id finds the row, the secret proves it. */
 const shape = /^tlm_([a-z0-9]{12})_([A-Za-z0-9_-]{43})$/;
 
+/** The id of the caller's key; undefined for callers without one. */
+export const keyIdOf = ({ actor }: { readonly actor: string }): string | undefined =>
+  /^key:(.*)$/.exec(actor)?.[1];
+
 /** API keys. The table reveals no key, and without the pepper nobody can even test a guess against it. */
 export class ApiKeys {
   readonly #database: Queryable;

@@ -1,9 +1,17 @@
 /** Above this many entries, full buckets are deleted; their callers start again with a full bucket. */
 const most = 10_000;
+/** So many are left where all are in use. Some at once: to look for them takes a walk through all of them. */
+const kept = 9_000;
 
 interface Bucket {
   tokens: number;
   at: number;
+}
+
+export interface RateLimitOptions {
+  readonly now?: () => number;
+  /** Other processes grant a part of it: `takeDemand` is called from time to time, and tells them. Default false. */
+  readonly isShared?: boolean;
 }
 
 /** A token bucket for each key: `ratePerSecond` on average, `burst` at once; less where other processes grant a part of it. */
@@ -14,10 +22,16 @@ export class RateLimit {
   readonly #buckets = new Map<string, Bucket>();
   /** The part of the limit that is ours to grant; 1 for keys that are not in it. */
   #shares: ReadonlyMap<string, number> = new Map();
-  /** How often was asked since `takeDemand`, granted or not. */
+  readonly #isShared: boolean;
+  /** How often was asked since `takeDemand`, granted or not. Empty if not shared: nothing would delete its entries. */
   #demand = new Map<string, number>();
 
-  constructor(ratePerSecond: number, burst: number, now: () => number = () => performance.now()) {
+  constructor(
+    ratePerSecond: number,
+    burst: number,
+    { now = () => performance.now(), isShared = false }: RateLimitOptions = {},
+  ) {
+    this.#isShared = isShared;
     this.#ratePerSecond = ratePerSecond;
     this.#burst = burst;
     this.#now = now;
@@ -35,7 +49,7 @@ export class RateLimit {
     const tokens = this.#refilled(bucket, now, share);
     if (!this.#buckets.has(key) && this.#buckets.size >= most) this.#forgetFull(now);
     this.#buckets.set(key, { tokens: tokens >= 1 ? tokens - 1 : tokens, at: now });
-    this.#demand.set(key, (this.#demand.get(key) ?? 0) + 1);
+    if (this.#isShared) this.#demand.set(key, (this.#demand.get(key) ?? 0) + 1);
     return tokens >= 1 ? 0 : Math.max(1, Math.ceil((1 - tokens) / (this.#ratePerSecond * share)));
   }
 
@@ -57,8 +71,10 @@ export class RateLimit {
   #forgetFull(now: number): void {
     for (const [key, bucket] of this.#buckets)
       if (this.#refilled(bucket, now, 1) >= this.#burst) this.#buckets.delete(key);
-    // All of them are in use: delete the oldest, because memory is bounded.
-    const [oldest] = this.#buckets.keys();
-    if (this.#buckets.size >= most && oldest !== undefined) this.#buckets.delete(oldest);
+    // Most of them are in use: delete the oldest, because memory is bounded.
+    for (const key of this.#buckets.keys()) {
+      if (this.#buckets.size <= kept) return;
+      this.#buckets.delete(key);
+    }
   }
 }

@@ -9,7 +9,7 @@ import type { RecentTenants } from '../access/recent-tenants.ts';
 import { type Answer, conflict, openAnswer } from '../http/idempotency.ts';
 import { prepareJobs } from './prepare.ts';
 import { SharedCommits } from './shared-commits.ts';
-import { TenantLimits } from './tenant-limits.ts';
+import { limitsOf, type TenantLimits } from './tenant-limits.ts';
 
 export interface IncomingRequest {
   readonly jobs: readonly JobRequest[];
@@ -41,10 +41,7 @@ export class EnqueueRequests {
     this.#host = host;
     this.#recent = recent;
     this.#kinds = new RegisteredKinds(tallyman.database);
-    this.#limits = new TenantLimits(tallyman.database, {
-      mostJobs: host.config['server.tenantJobs'],
-      mostQueues: host.config['server.maxQueues'],
-    });
+    this.#limits = limitsOf(host);
     this.#commits = new SharedCommits(tallyman.database, {
       recent,
       waiting: host.config['server.tenantWaiting'],

@@ -106,7 +106,12 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
       css: [{ filename: 'theme.css', content: '.swagger-ui .topbar { display: none }' }],
     },
   });
-  app.get('/v1/openapi.json', { schema: { hide: true } }, async () => app.swagger());
+  // Anybody may ask for it, as often as they like: serialized once.
+  let description: string | undefined;
+  app.get('/v1/openapi.json', { schema: { hide: true } }, async (_request, reply) => {
+    description ??= JSON.stringify(app.swagger());
+    return reply.type('application/json; charset=utf-8').send(description);
+  });
   options.extend?.(app);
   const enqueuing = new EnqueueRequests(host, recent);
   app.addHook('onClose', () => enqueuing.close());

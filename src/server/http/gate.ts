@@ -2,9 +2,11 @@ import type { FastifyRequest } from 'fastify';
 import { TallymanError } from '../../engine/errors.ts';
 import { homeTenant } from '../../host/roles.ts';
 import type { Caller } from '../../host/route.ts';
+import { callerNetwork } from '../access/caller-network.ts';
 import type { ApiKeys } from '../access/keys.ts';
 import { notLocal } from '../access/local.ts';
 import { RateLimit } from '../access/rate-limit.ts';
+import { StreamedAnswers } from './streamed-answers.ts';
 
 export class RateLimitedError extends TallymanError {
   readonly retryAfterS: number;
@@ -18,6 +20,8 @@ export class RateLimitedError extends TallymanError {
 export interface GateOptions {
   readonly ratePerSecond: number;
   readonly burst: number;
+  /** The limit of all keys of a tenant together, as a multiple of that of one key. */
+  readonly tenantFactor: number;
   /** The server listens on loopback only. */
   readonly isLoopback: boolean;
 }
@@ -29,22 +33,26 @@ export interface GateOptions {
 export class Gate {
   readonly #keys: ApiKeys;
   readonly perKey: RateLimit;
+  /** However many keys it makes. */
+  readonly perTenant: RateLimit;
+  readonly streamed = new StreamedAnswers();
   readonly #perStranger: RateLimit;
   readonly #used = new Set<string>();
   /** Never true again. */
   #mayBeOpen: boolean;
 
-  constructor(keys: ApiKeys, { ratePerSecond, burst, isLoopback }: GateOptions) {
+  constructor(keys: ApiKeys, { ratePerSecond, burst, tenantFactor, isLoopback }: GateOptions) {
     this.#keys = keys;
     this.#mayBeOpen = isLoopback;
-    this.perKey = new RateLimit(ratePerSecond, burst);
+    this.perKey = new RateLimit(ratePerSecond, burst, { isShared: true });
+    this.perTenant = new RateLimit(ratePerSecond * tenantFactor, burst * tenantFactor, { isShared: true });
     this.#perStranger = new RateLimit(ratePerSecond, burst);
   }
 
   async admit(request: FastifyRequest): Promise<Caller> {
     const header = request.headers.authorization;
     if (header === undefined && (await this.#isOpen())) return trusted(request);
-    const waitS = this.#perStranger.take(request.ip);
+    const waitS = this.#perStranger.take(callerNetwork(request.ip));
     const key = /^Bearer ([\x21-\x7e]{1,256})$/i.exec(header ?? '')?.[1];
     if (key === undefined) {
       if (waitS > 0) throw new RateLimitedError(waitS);
@@ -60,15 +68,17 @@ export class Gate {
     }
     const keyWaitS = this.perKey.take(apiKey.id);
     if (keyWaitS > 0) throw new RateLimitedError(keyWaitS);
-    this.#used.add(apiKey.id);
     const { tenantId, role, access } = apiKey;
+    const tenantWaitS = this.perTenant.take(`tenant:${tenantId}`);
+    if (tenantWaitS > 0) throw new RateLimitedError(tenantWaitS);
+    this.#used.add(apiKey.id);
     return { tenantId, role, access, actor: `key:${apiKey.id}` };
   }
 
   /** For routes that need no key. Without one nothing is known of the caller, also where no key exists. */
   async admitPublic(request: FastifyRequest): Promise<Caller | undefined> {
     if (request.headers.authorization !== undefined) return this.admit(request);
-    const waitS = this.#perStranger.take(request.ip);
+    const waitS = this.#perStranger.take(callerNetwork(request.ip));
     if (waitS > 0) throw new RateLimitedError(waitS);
     return undefined;
   }
@@ -77,6 +87,11 @@ export class Gate {
   async #isOpen(): Promise<boolean> {
     if (this.#mayBeOpen && (await this.#keys.haveExisted())) this.#mayBeOpen = false;
     return this.#mayBeOpen;
+  }
+
+  /** Ends streamed answers of callers whose keys were revoked or have expired meanwhile. */
+  endRevoked(): Promise<void> {
+    return this.streamed.endRevoked((ids) => this.#keys.stillValid(ids));
   }
 
   async noteUse(): Promise<void> {

@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { asTenant, type TenantScope } from '../../engine/database/tenant.ts';
@@ -120,6 +121,8 @@ function addRoute(app: FastifyInstance, route: AnyRoute, frame: RouteFrame): voi
           : answerOf(route, route.handle, status, frame, request));
         if (answer.replayed) reply.header('idempotency-replayed', 'true');
         if (answer.body instanceof Reply) return sendReply(reply, answer.body, answer.status);
+        if (answer.body instanceof Readable)
+          gate.streamed.open(request.caller as Caller, reply.raw, answer.body);
         if (typeof route.produces === 'string') reply.type(route.produces);
         return reply.code(answer.status).send(answer.status === 204 ? undefined : answer.body);
       } finally {

@@ -2,24 +2,35 @@ import type { FastifyInstance } from 'fastify';
 import { TallymanError } from '../../engine/errors.ts';
 import type { Upload } from '../../host/route.ts';
 
-/** How much memory the bodies of uploads may take at once, in this process. */
+/**
+ * How much memory the bodies of uploads may take at once, in this process. A tenant takes no more than it leaves free for
+ * others: alone at most half of it, beside another one a third.
+ */
 export class UploadMemory {
   readonly #maxBytes: number;
   #takenBytes = 0;
+  readonly #takenBy = new Map<string, number>();
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
-  /** Takes some of it, if there is enough left, or if nothing else is under way. */
-  take(bytes: number): boolean {
-    if (this.#takenBytes > 0 && this.#takenBytes + bytes > this.#maxBytes) return false;
+  /** Takes some of it, if there is enough left. A tenant's only upload may take all that is left; the only one of all, more. */
+  take(tenantId: string, bytes: number): boolean {
+    const own = this.#takenBy.get(tenantId) ?? 0;
+    const left = this.#maxBytes - this.#takenBytes - bytes;
+    if (left < 0 && this.#takenBytes > 0) return false;
+    if (own > 0 && own + bytes > left) return false;
     this.#takenBytes += bytes;
+    this.#takenBy.set(tenantId, own + bytes);
     return true;
   }
 
-  give(bytes: number): void {
+  give(tenantId: string, bytes: number): void {
     this.#takenBytes -= bytes;
+    const own = (this.#takenBy.get(tenantId) ?? 0) - bytes;
+    if (own > 0) this.#takenBy.set(tenantId, own);
+    else this.#takenBy.delete(tenantId);
   }
 }
 
@@ -33,9 +44,11 @@ export function acceptUploads(app: FastifyInstance, { types, maxBytes }: Upload,
   app.addHook('preParsing', async (request, reply, payload) => {
     const declared = Number(request.headers['content-length'] ?? maxBytes);
     const bytes = Math.min(Number.isSafeInteger(declared) ? declared : maxBytes, maxBytes);
-    if (!memory.take(bytes))
+    // Callers without a key share what one tenant may take.
+    const tenantId = request.caller?.tenantId ?? '';
+    if (!memory.take(tenantId, bytes))
       throw new TallymanError('UPLOADS_BUSY', 'too many uploads at once; try again in a moment');
-    reply.raw.once('close', () => memory.give(bytes));
+    reply.raw.once('close', () => memory.give(tenantId, bytes));
     return payload;
   });
 }
