@@ -1,7 +1,13 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { images } from './images.ts';
-import { builtInTemplate, type Palette, type Panel, palettes, standardSizes } from './render/index.ts';
+import {
+  builtInTemplate,
+  type Palette,
+  type Panel,
+  palettes,
+  readTemplate,
+  standardSizes,
+} from './render/index.ts';
 
 /** A template that comes with Tallyman. It adapts to the palette of the panel. */
 export interface BuiltInTemplate {
@@ -39,12 +45,26 @@ export function requireBuiltIn(name: string): BuiltInTemplate & { readonly svg: 
   return { ...described(size), svg: builtInTemplate(size) };
 }
 
+const placeholders = new Map<string, readonly string[]>();
+const mostSizes = 200;
+
+/** These templates are ours, and read in this process. */
+function placeholdersOf(size: Size): readonly string[] {
+  const name = builtInName(size);
+  const known = placeholders.get(name);
+  if (known) return known;
+  const found = readTemplate(builtInTemplate(size)).placeholders;
+  if (placeholders.size >= mostSizes) placeholders.clear();
+  placeholders.set(name, found);
+  return found;
+}
+
 const described = (size: Size): BuiltInTemplate => ({
   name: builtInName(size),
   width: size.width,
   height: size.height,
   palettes,
-  placeholders: images.template(builtInTemplate(size)).placeholders,
+  placeholders: placeholdersOf(size),
 });
 
 /**

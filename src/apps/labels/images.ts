@@ -4,8 +4,7 @@ import {
   type Panel,
   RenderPool,
   type RenderTask,
-  readTemplate,
-  type Template,
+  type TemplateFacts,
 } from './render/index.ts';
 
 /** What an image is made of. `svg` null: a blank page. */
@@ -16,7 +15,8 @@ export interface Design {
 }
 
 const mostBytes = 32 * 1024 * 1024;
-const mostTemplates = 200;
+/** Of the names in templates: a change looks at those of all templates it touches. */
+const mostFactBytes = 32 * 1024 * 1024;
 const mostChecked = 20_000;
 /** The overhead of an entry: keys, the promise, the map. */
 const entryBytes = 500;
@@ -26,12 +26,14 @@ const entryBytes = 500;
  * returns to an old value. The same design gives the same image, so all callers can share it.
  */
 export class Images {
-  readonly #templates = new Map<string, Template>();
+  /** By the hash of the text: the texts of tenants would take a hundred megabytes. */
+  readonly #templates = new Map<string, { readonly facts: TemplateFacts; readonly bytes: number }>();
   readonly #images = new Map<string, { readonly image: Promise<LabelImage>; bytes: number }>();
   /** Designs that can be drawn. */
   readonly #checked = new Set<string>();
   readonly #pool: RenderPool;
   #bytes = 0;
+  #factBytes = 0;
 
   constructor(pool = new RenderPool()) {
     this.#pool = pool;
@@ -42,17 +44,26 @@ export class Images {
     return this.#pool.waiting;
   }
 
-  /** A parsed template; throws TemplateError for an invalid one. */
-  template(svg: string): Template {
-    const known = this.#templates.get(svg);
-    if (known) return known;
-    const template = readTemplate(svg);
-    if (this.#templates.size >= mostTemplates) {
-      const [oldest = ''] = this.#templates.keys();
+  /** What a template asks for, if it has been read before. */
+  knownTemplate(svg: string): TemplateFacts | undefined {
+    return this.#templates.get(hashOf(svg))?.facts;
+  }
+
+  /** What a template asks for; throws TemplateError for an invalid one. A process of its own reads it. */
+  async template(tenantId: string, svg: string): Promise<TemplateFacts> {
+    const key = hashOf(svg);
+    const known = this.#templates.get(key);
+    if (known) return known.facts;
+    const facts = await this.#pool.read(tenantId, svg);
+    const bytes = facts.placeholders.join('').length + entryBytes;
+    if (!this.#templates.has(key)) this.#factBytes += bytes;
+    this.#templates.set(key, { facts, bytes });
+    for (const [oldest, { bytes: freed }] of this.#templates) {
+      if (this.#factBytes <= mostFactBytes) break;
       this.#templates.delete(oldest);
+      this.#factBytes -= freed;
     }
-    this.#templates.set(svg, template);
-    return template;
+    return facts;
   }
 
   /** Whether `render` answers at once. */
@@ -109,9 +120,7 @@ export class Images {
   /** Includes all values: a template may also show optional values, or leave out elements that depend on one. */
   #keyOf({ svg, values, panel }: Design): string {
     const filled = svg === null ? [] : Object.entries(values).sort(([a], [b]) => (a < b ? -1 : 1));
-    return createHash('sha256')
-      .update(JSON.stringify([panel.width, panel.height, panel.palette, svg, filled]))
-      .digest('base64');
+    return hashOf(JSON.stringify([panel.width, panel.height, panel.palette, svg, filled]));
   }
 
   #forgetOldest(): void {
@@ -122,6 +131,8 @@ export class Images {
     }
   }
 }
+
+const hashOf = (text: string): string => createHash('sha256').update(text).digest('base64');
 
 /** One cache per process: an image depends on nothing but its design. */
 export const images = new Images();

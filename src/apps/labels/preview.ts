@@ -7,7 +7,13 @@ import { readPages, valuesOf } from './changes/tasks.ts';
 import { type Design, images } from './images.ts';
 import { requireLabel } from './labels.ts';
 import { requireProduct } from './products.ts';
-import { type LabelImage, type Palette, samplePromotion, sampleValues } from './render/index.ts';
+import {
+  type LabelImage,
+  type Palette,
+  samplePromotion,
+  sampleValues,
+  type TemplateFacts,
+} from './render/index.ts';
 import { requireStore } from './stores.ts';
 import { requireSvg } from './templates.ts';
 
@@ -35,9 +41,17 @@ export async function previewTemplate(
   const svg = await requireSvg(on, tenantId, name);
   const store = await requireStore(on, tenantId, product.store);
   const found = await requireProduct(on, tenantId, product.store, product.sku);
-  const { width, height } = images.template(svg);
+  const { width, height } = await sizeOf(on, tenantId, svg);
   const panel = { width, height, palette: product.palette ?? 'bw' };
   return drawn(on, tenantId, { svg, values: valuesOf({ ...found, ...store, name: found.name }), panel });
+}
+
+async function sizeOf(on: Queryable, tenantId: string, svg: string): Promise<TemplateFacts> {
+  const known = images.knownTemplate(svg);
+  if (known) return known;
+  const read = () => images.template(tenantId, svg);
+  if (on instanceof TenantScope) throw new OutsideTransaction(read);
+  return read();
 }
 
 /** A request has a transaction; a pool has none. */

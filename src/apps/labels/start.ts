@@ -19,7 +19,8 @@ export async function startLabels(
   host.onStop(() => gateways.close());
   const means = { database: host.tallyman.database, gateways, observer };
   await host.schedule(driftSchedule(config['labels.driftCron']));
-  await host.run({ concurrency, kinds: labelKinds({ ...means, askAfterMs: config['labels.askAfterMs'] }) });
+  const kinds = labelKinds({ ...means, askAfterMs: config['labels.askAfterMs'], slots: concurrency });
+  await host.run({ concurrency, kinds });
   const status = new StatusLoop({ ...means, intervalMs: config['labels.askIntervalMs'] });
   host.onStop(() => status.stop());
   status.start();

@@ -1,5 +1,6 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
+import { OutsideTransaction } from '../../engine/outside-transaction.ts';
 import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
 import { requireText } from '../../engine/validate.ts';
 import { isBuiltIn, requireBuiltIn } from './built-ins.ts';
@@ -24,7 +25,7 @@ const from = 'labels.templates t join labels.template_versions v on v.id = t.ver
 
 /** Creates a template, or its next version; all labels that show it get new images. The same text again changes nothing. */
 export async function putTemplate(change: Change, name: string, svg: string): Promise<LabelTemplate> {
-  const { tx, tenantId } = change;
+  const { tx, tenantId, drawsOutside = false } = change;
   requireText(name, 'the name of a template', 64);
   if (isBuiltIn(name))
     throw new TallymanError(
@@ -32,7 +33,11 @@ export async function putTemplate(change: Change, name: string, svg: string): Pr
       `"${name}" is the name of a built-in template; copy it to another name and change the copy`,
     );
   requireText(svg, 'a template', 1024 * 1024);
-  images.template(svg);
+  if (!images.knownTemplate(svg)) {
+    const read = () => images.template(tenantId, svg);
+    if (drawsOutside) throw new OutsideTransaction(read);
+    await read();
+  }
   await tx.query('insert into labels.templates (tenant_id, name) values ($1, $2) on conflict do nothing', [
     tenantId,
     name,

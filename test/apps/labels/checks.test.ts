@@ -1,14 +1,21 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { assign } from '../../../src/apps/labels/assignments.ts';
+import { createGateway } from '../../../src/apps/labels/gateways/index.ts';
+import { putLabelType } from '../../../src/apps/labels/label-types.ts';
+import { putLabels } from '../../../src/apps/labels/labels.ts';
 import { putProducts } from '../../../src/apps/labels/products.ts';
+import { putStore, type StoreSettings } from '../../../src/apps/labels/stores.ts';
+import { putTemplate } from '../../../src/apps/labels/templates.ts';
 import { askGateways } from '../../../src/apps/labels/worker/ask.ts';
 import { checkDrift } from '../../../src/apps/labels/worker/drift.ts';
+import { type Connect, Gateways } from '../../../src/apps/labels/worker/gateways.ts';
 import { askAgainMs, type ComparedPage, hasDrifted, judge } from '../../../src/apps/labels/worker/judge.ts';
 import { driftSchedule } from '../../../src/apps/labels/worker/kinds.ts';
 import { nobody } from '../../../src/apps/labels/worker/observer.ts';
 import { StatusLoop } from '../../../src/apps/labels/worker/status-loop.ts';
 import { until } from '../../support/engine.ts';
 import { hashAt, hashesAt, type Shelf, shelf } from './shelf.ts';
-import { mac, setPrice } from './support.ts';
+import { mac, nowhere, setPrice, template } from './support.ts';
 
 const never = new AbortController().signal;
 const means = (scene: Shelf) => ({
@@ -278,5 +285,79 @@ describe('LBL-8: drift', () => {
       return page?.state === 'shown' && page.shownHash === (await hashAt('2.00'));
     });
     expect(scene.accepted(1)).toEqual(await hashesAt('1.00', '2.00'));
+  });
+});
+
+describe('SEC-5: a gateway that never answers holds up no other', () => {
+  /** A store of another tenant, with a label that is on its way. */
+  async function furnish(scene: Shelf, tenant: string, number: number, gateway: StoreSettings['gateway']) {
+    await scene.change(async (c) => {
+      await putStore(c, scene.box, { code: 's1', gateway });
+      await putLabelType(c, { name: 'small', width: 200, height: 200, palette: 'bw' });
+      await putTemplate(c, 'tag', template('x'));
+      await putProducts(c, 's1', [{ sku: 'P0', name: 'P', price: '1.00' }]);
+      await putLabels(c, [{ mac: mac(number), store: 's1', type: 'small' }]);
+      await assign(c, [{ mac: mac(number), sku: 'P0', template: 'tag' }]);
+    }, tenant);
+    await scene.rows(
+      `update labels.pages set state = 'processing', accepted_job = wanted_job, accepted_hash = 'x', ask_at = now()
+        where tenant_id = $1`,
+      [tenant],
+    );
+  }
+
+  /** Gateways of which one never answers; tells what it is asked. */
+  function slow(scene: Shelf) {
+    const asked: string[] = [];
+    const { promise, resolve } = Promise.withResolvers<never[]>();
+    const connect: Connect = (settings, guard) => {
+      const gateway = createGateway(settings, guard);
+      const report = async (macs: readonly string[]) => {
+        asked.push(...macs);
+        return promise;
+      };
+      return settings.url === nowhere.url ? Object.assign(gateway, { report }) : gateway;
+    };
+    const gateways = new Gateways(scene.box, { connect });
+    onTestFinished(() => gateways.close());
+    onTestFinished(() => resolve([]));
+    return { asked, gateways, answer: () => resolve([]) };
+  }
+
+  async function pushed(): Promise<Shelf> {
+    const scene = await shelf({ labels: 2 });
+    const worker = await scene.start();
+    await scene.done();
+    await worker.stop();
+    await furnish(scene, 'acme', 98, nowhere);
+    return scene;
+  }
+
+  it('SEC-5 asking goes on, and asks the slow one once', async () => {
+    const scene = await pushed();
+    const { asked, gateways, answer } = slow(scene);
+    const loop = new StatusLoop({ ...means(scene), gateways, intervalMs: 20 });
+    onTestFinished(() => loop.stop());
+    loop.start();
+    await until('the slow one is asked', () => asked.length === 1);
+    for (let round = 0; round < 3; round += 1) {
+      await scene.rows(`update labels.pages set state = 'processing', ask_at = now()`);
+      await until('the other shows its image', async () => (await scene.page(1))?.state === 'shown');
+    }
+    expect(asked).toEqual([mac(98)]);
+    answer();
+  });
+
+  it('SEC-5 the drift check compares the other stores meanwhile', async () => {
+    const scene = await pushed();
+    await furnish(scene, 'other', 99, { ...nowhere, url: scene.simulator.url });
+    const { asked, gateways, answer } = slow(scene);
+    await scene.rows(`update labels.pages set ask_at = null, state = 'timeout'`);
+    await scene.rows('truncate tallyman.jobs cascade');
+    const round = checkDrift({ ...means(scene), gateways }, never);
+    await until('the slow one is asked', () => asked.length === 1);
+    await until('the labels of the others are pushed again', () => scene.seen.drifted === 3);
+    answer();
+    await round;
   });
 });

@@ -1,7 +1,7 @@
 import { TallymanError } from '../../../engine/errors.ts';
 import { OutsideTransaction } from '../../../engine/outside-transaction.ts';
 import { images } from '../images.ts';
-import { TemplateError } from '../render/index.ts';
+import { TemplateError, type TemplateFacts } from '../render/index.ts';
 import type { Change } from './change.ts';
 import type { PageRow } from './tasks.ts';
 
@@ -21,33 +21,44 @@ export async function checkImages(
   pages: readonly PageRow[],
 ): Promise<void> {
   const shown = pages.filter(({ svg }) => svg !== null);
-  for (const page of shown) checkPlaceholders(page);
+  const templates = new Map<string, TemplateFacts | undefined>();
+  for (const { svg } of shown)
+    if (svg !== null && !templates.has(svg)) templates.set(svg, images.knownTemplate(svg));
+  const unread = [...templates].flatMap(([svg, known]) => (known ? [] : [svg]));
+  if (unread.length > 0) {
+    const read = () =>
+      inTurns(unread, async (svg) => void templates.set(svg, await images.template(tenantId, svg)));
+    if (drawsOutside) throw new OutsideTransaction(read);
+    await read();
+  }
+  for (const page of shown) checkPlaceholders(page, templates.get(page.svg ?? ''));
   const unknown = shown
     .slice(0, mostFilled)
     .map((page, nth) => ({ page, isDrawn: nth < mostDrawn }))
     .filter(({ page }) => !images.isChecked(page));
   if (unknown.length === 0) return;
-  const check = async (): Promise<void> => {
-    for (let first = 0; first < unknown.length; first += atOnce) {
-      const some = unknown.slice(first, first + atOnce);
-      const results = await Promise.allSettled(
-        some.map(async ({ page, isDrawn }) => {
-          if (isDrawn) await images.render(tenantId, page);
-          else await images.check(tenantId, page);
-        }),
-      );
-      // The first in the order of the pages, whichever failed first.
-      for (const [nth, result] of results.entries())
-        if (result.status === 'rejected') throw nameLabel(result.reason, some[nth]?.page);
-    }
-  };
+  const check = () =>
+    inTurns(unknown, async ({ page, isDrawn }) => {
+      try {
+        if (isDrawn) await images.render(tenantId, page);
+        else await images.check(tenantId, page);
+      } catch (error) {
+        throw nameLabel(error, page);
+      }
+    });
   if (drawsOutside) throw new OutsideTransaction(check);
   await check();
 }
 
-function checkPlaceholders(page: PageRow): void {
-  if (page.svg === null) return;
-  const missing = images.template(page.svg).placeholders.find((name) => !Object.hasOwn(page.values, name));
+/** Some at once. Throws the first error in the order of the items, whichever failed first. */
+async function inTurns<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  for (let first = 0; first < items.length; first += atOnce)
+    for (const result of await Promise.allSettled(items.slice(first, first + atOnce).map(work)))
+      if (result.status === 'rejected') throw result.reason;
+}
+
+function checkPlaceholders(page: PageRow, template: TemplateFacts | undefined): void {
+  const missing = template?.placeholders.find((name) => !Object.hasOwn(page.values, name));
   if (missing !== undefined)
     throw nameLabel(
       new TemplateError(`There is no value for {{${missing}}}.`, { placeholder: missing }),
@@ -55,8 +66,8 @@ function checkPlaceholders(page: PageRow): void {
     );
 }
 
-function nameLabel(error: unknown, page: PageRow | undefined): unknown {
-  if (!(error instanceof TallymanError) || !page) return error;
+function nameLabel(error: unknown, page: PageRow): unknown {
+  if (!(error instanceof TallymanError)) return error;
   const product = page.values.sku === undefined ? '' : ` (product "${page.values.sku}")`;
   return new TallymanError(error.code, `label ${page.mac}, page ${page.page}${product}: ${error.message}`, {
     cause: error,

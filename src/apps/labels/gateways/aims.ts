@@ -3,6 +3,7 @@ import { TallymanError } from '../../../engine/errors.ts';
 import { AimsToken } from './aims-token.ts';
 import type { LabelGateway, LabelPush, LabelReport, LabelState } from './gateway.ts';
 import { type Answer, type Call, type GatewayGuard, GatewayHttp, refusal } from './http.ts';
+import { ReportBudget, type ReportLimits } from './report-limits.ts';
 import type { AimsSettings } from './settings.ts';
 
 const states: Readonly<Record<string, LabelState>> = {
@@ -33,8 +34,12 @@ const labelList = z.union([
 /** Up to this many labels are asked for one by one; beyond that the store's list is read. */
 const oneByOne = 10;
 const pageSize = 500;
-/** Enough for half a million labels; a longer list is taken for one that never ends. */
-const maxPages = 1000;
+/** Of an answer about one label, or to an image. */
+const shortAnswer = 256 * 1024;
+/** More is no state of a battery, and no hash of an image. */
+const longestBattery = 64;
+const longestHash = 128;
+const mostHashes = 16;
 const connections = 64;
 
 /** SoluM AIMS, over its HTTP API, version 2. */
@@ -42,6 +47,7 @@ export class AimsGateway implements LabelGateway {
   readonly #http: GatewayHttp;
   readonly #token: AimsToken;
   readonly #store: string;
+  readonly #limits: Partial<ReportLimits> | undefined;
 
   constructor(
     { url, timeoutMs, company, store, username, password }: AimsSettings,
@@ -49,6 +55,7 @@ export class AimsGateway implements LabelGateway {
   ) {
     this.#http = new GatewayHttp(url, { ...guard, timeoutMs, connections });
     this.#token = new AimsToken(this.#http, { username, password });
+    this.#limits = guard.report;
     this.#store = new URLSearchParams({ company, store }).toString();
   }
 
@@ -66,54 +73,77 @@ export class AimsGateway implements LabelGateway {
       path: `/api/v2/common/labels/image?${this.#store}`,
       body,
       signal,
+      maxBytes: shortAnswer,
     } as const;
     this.#accepted(await this.#call(call));
   }
 
   async report(macs: readonly string[], signal: AbortSignal): Promise<readonly LabelReport[]> {
-    const rows =
-      macs.length <= oneByOne ? await this.#each(macs, signal) : await this.#all(new Set(macs), signal);
-    const byMac = new Map(rows.map((row) => [row.labelCode.toUpperCase(), row]));
-    return macs.map((mac) => reportOf(mac, byMac.get(mac)));
+    const wanted = new Set(macs);
+    const budget = new ReportBudget('AIMS', this.#limits);
+    const found = await budget.run(signal, (limited) =>
+      macs.length <= oneByOne ? this.#each(wanted, budget, limited) : this.#all(wanted, budget, limited),
+    );
+    return macs.map((mac) => found.get(mac) ?? { mac, state: 'unknown' });
   }
 
-  async #each(macs: readonly string[], signal: AbortSignal): Promise<readonly LabelRow[]> {
-    const found = await Promise.all(macs.map((label) => this.#rows(new URLSearchParams({ label }), signal)));
-    return found.flat();
+  async #each(
+    wanted: ReadonlySet<string>,
+    budget: ReportBudget,
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string, LabelReport>> {
+    const found = new Map<string, LabelReport>();
+    await Promise.all(
+      [...wanted].map(async (label) => {
+        const rows = await this.#rows(new URLSearchParams({ label }), budget, signal, shortAnswer);
+        keepWanted(rows, wanted, found);
+      }),
+    );
+    return found;
   }
 
-  async #all(wanted: ReadonlySet<string>, signal: AbortSignal): Promise<readonly LabelRow[]> {
-    const rows = new Map<string, LabelRow>();
-    const seen = new Set<string>();
+  /** Keeps what is wanted and the codes of one page: the list may be longer than the memory. */
+  async #all(
+    wanted: ReadonlySet<string>,
+    budget: ReportBudget,
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string, LabelReport>> {
+    const found = new Map<string, LabelReport>();
+    let before: ReadonlySet<string> = new Set();
     // An installation may give fewer labels a page than it was asked for: a page ends the list if it is shorter than the first.
     let fullPage = 1;
-    for (let page = 0; page < maxPages && rows.size < wanted.size; page += 1) {
+    for (let page = 0; found.size < wanted.size; page += 1) {
       const query = { page: `${page}`, size: `${pageSize}`, sort: 'labelCode,asc' };
-      const found = await this.#rows(new URLSearchParams(query), signal);
-      const fresh = found.filter(({ labelCode }) => !seen.has(labelCode));
-      for (const row of fresh) {
-        seen.add(row.labelCode);
-        const mac = row.labelCode.toUpperCase();
-        if (wanted.has(mac)) rows.set(mac, row);
-      }
-      fullPage = Math.max(fullPage, found.length);
+      const rows = await this.#rows(new URLSearchParams(query), budget, signal);
+      keepWanted(rows, wanted, found);
+      const hasFresh = rows.some(({ labelCode }) => !before.has(labelCode));
+      fullPage = Math.max(fullPage, rows.length);
       // Nothing new: the list is over, or this AIMS gives the same page whichever is asked for.
-      if (fresh.length === 0 || found.length < fullPage) break;
+      if (!hasFresh || rows.length < fullPage) break;
+      before = new Set(rows.map(({ labelCode }) => labelCode));
     }
-    return [...rows.values()];
+    return found;
   }
 
-  async #rows(query: URLSearchParams, signal: AbortSignal): Promise<readonly LabelRow[]> {
+  async #rows(
+    query: URLSearchParams,
+    budget: ReportBudget,
+    signal: AbortSignal,
+    maxBytes?: number,
+  ): Promise<readonly LabelRow[]> {
     const answer = await this.#call({
       method: 'GET',
       path: `/api/v2/common/labels?${this.#store}&${query}`,
       signal,
+      ...(maxBytes !== undefined && { maxBytes }),
     });
+    const bytes = answer.body.length;
     if (answer.status === 204 || answer.body.trim() === '') return [];
     const json = this.#accepted(answer);
     const list = labelList.safeParse(json);
     if (!list.success)
       throw new TallymanError('GATEWAY_ANSWER', 'AIMS answered with something else than a list of labels');
+    budget.take({ rows: list.data.length, bytes });
     return list.data;
   }
 
@@ -160,19 +190,36 @@ function said(json: unknown): string {
   return typeof message === 'string' ? message : '';
 }
 
-function reportOf(mac: string, row: LabelRow | undefined): LabelReport {
-  if (!row) return { mac, state: 'unknown' };
+/** A report has what is used of a row and no more: the rest of a row may be megabytes. */
+function keepWanted(
+  rows: readonly LabelRow[],
+  wanted: ReadonlySet<string>,
+  found: Map<string, LabelReport>,
+): void {
+  for (const row of rows) {
+    const mac = row.labelCode.toUpperCase();
+    if (wanted.has(mac)) found.set(mac, reportOf(mac, row));
+  }
+}
+
+function reportOf(mac: string, row: LabelRow): LabelReport {
   const seen = timeOf(row.lastResponsetime ?? row.lastResponseTime ?? '');
+  const battery = String(row.battery ?? '');
   return {
     mac,
     state: states[(row.updateStatus ?? row.status ?? '').toUpperCase()] ?? 'unknown',
-    ...(row.imageHashes && {
-      hashes: new Map(Object.entries(row.imageHashes).map(([page, hash]) => [Number(page), hash])),
-    }),
-    ...(row.battery != null && { battery: String(row.battery) }),
+    ...(row.imageHashes && { hashes: hashesOf(row.imageHashes) }),
+    ...(battery !== '' && battery.length <= longestBattery && { battery }),
     ...(!Number.isNaN(seen) && { seenAt: new Date(seen) }),
   };
 }
+
+const hashesOf = (hashes: Readonly<Record<string, string>>): ReadonlyMap<number, string> =>
+  new Map(
+    Object.entries(hashes)
+      .slice(0, mostHashes)
+      .flatMap(([page, hash]) => (hash.length <= longestHash ? [[Number(page), hash] as const] : [])),
+  );
 
 /** AIMS writes `2021-05-18 14:34:05.631107`, in UTC; without a zone it would be read in that of this machine. */
 function timeOf(text: string): number {

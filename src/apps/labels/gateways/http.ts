@@ -6,6 +6,7 @@ import { AddressPolicy } from '../../../network/addresses.ts';
 import { guardedAgent } from '../../../network/guarded-agent.ts';
 import { type Network, realNetwork } from '../../../network/network.ts';
 import { policyNames } from './policy.ts';
+import type { ReportLimits } from './report-limits.ts';
 
 export interface Call {
   readonly method: 'GET' | 'POST';
@@ -34,6 +35,8 @@ export interface GatewayGuard {
   /** Default: anywhere, for programs whose stores are all their own. */
   readonly policy?: AddressPolicy;
   readonly network?: Network;
+  /** What one report may take. */
+  readonly report?: Partial<ReportLimits>;
 }
 
 const anyAddress = new AddressPolicy({ allowPrivate: true, requireHttps: false, names: policyNames });

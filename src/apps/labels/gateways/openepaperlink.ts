@@ -4,6 +4,7 @@ import { decodePng } from '../render/png.ts';
 import type { LabelGateway, LabelPush, LabelReport } from './gateway.ts';
 import { type GatewayGuard, GatewayHttp, refusal } from './http.ts';
 import { encodeJpeg } from './jpeg.ts';
+import { ReportBudget, type ReportLimits } from './report-limits.ts';
 import type { OpenEPaperLinkSettings } from './settings.ts';
 
 const tagRow = z.object({
@@ -22,7 +23,6 @@ const tagPage = z.object({ tags: z.array(tagRow), continu: z.number().nullish() 
 /** The access point is a small computer with little memory: one request at a time. */
 const connections = 1;
 const maxBytes = 1024 * 1024;
-const maxPages = 1000;
 const oneByOne = 5;
 /** A tag with a waiting image that is this long overdue is considered lost. */
 const overdueSeconds = 600;
@@ -30,9 +30,11 @@ const overdueSeconds = 600;
 /** An access point with OpenEPaperLink's firmware. It has no pages and no credentials. */
 export class OpenEPaperLinkGateway implements LabelGateway {
   readonly #http: GatewayHttp;
+  readonly #limits: Partial<ReportLimits> | undefined;
 
   constructor({ url, timeoutMs }: OpenEPaperLinkSettings, guard: GatewayGuard = {}) {
     this.#http = new GatewayHttp(url, { ...guard, timeoutMs, connections });
+    this.#limits = guard.report;
   }
 
   async push({ mac, page, image }: LabelPush, signal: AbortSignal): Promise<void> {
@@ -61,46 +63,60 @@ export class OpenEPaperLinkGateway implements LabelGateway {
   }
 
   async report(macs: readonly string[], signal: AbortSignal): Promise<readonly LabelReport[]> {
-    const rows = macs.length <= oneByOne ? await this.#each(macs, signal) : await this.#all(signal);
-    const byMac = new Map(rows.map((row) => [normalised(row.mac), row]));
-    return macs.map((mac) => reportOf(mac, byMac.get(mac), Date.now() / 1000));
+    const wanted = new Set(macs);
+    const budget = new ReportBudget('OpenEPaperLink', this.#limits);
+    const found = new Map<string, TagRow>();
+    const keep = (rows: readonly TagRow[]): void => {
+      for (const { mac, ...row } of rows) {
+        const known = normalised(mac);
+        if (wanted.has(known)) found.set(known, { mac: known, ...row });
+      }
+    };
+    await budget.run(signal, (limited) =>
+      macs.length <= oneByOne ? this.#each(macs, keep, budget, limited) : this.#all(keep, budget, limited),
+    );
+    return macs.map((mac) => reportOf(mac, found.get(mac), Date.now() / 1000));
   }
 
-  async #each(macs: readonly string[], signal: AbortSignal): Promise<readonly TagRow[]> {
-    const found: TagRow[] = [];
-    for (const mac of macs) found.push(...(await this.#page(`mac=${mac}`, signal)).tags);
-    return found;
+  async #each(macs: readonly string[], keep: Keep, budget: ReportBudget, signal: AbortSignal): Promise<void> {
+    for (const mac of macs) keep((await this.#page(`mac=${mac}`, budget, signal)).tags);
   }
 
-  async #all(signal: AbortSignal): Promise<readonly TagRow[]> {
-    const rows: TagRow[] = [];
+  async #all(keep: Keep, budget: ReportBudget, signal: AbortSignal): Promise<void> {
     let position: number | null | undefined = 0;
-    for (let page = 0; page < maxPages && position != null; page += 1) {
-      const { tags, continu }: z.infer<typeof tagPage> = await this.#page(`pos=${position}`, signal);
-      rows.push(...tags);
+    while (position != null) {
+      const { tags, continu }: z.infer<typeof tagPage> = await this.#page(`pos=${position}`, budget, signal);
+      keep(tags);
       // Stop if the position does not advance: the loop would never end.
       position = continu != null && continu > position ? continu : undefined;
     }
-    return rows;
   }
 
-  async #page(query: string, signal: AbortSignal): Promise<z.infer<typeof tagPage>> {
+  async #page(query: string, budget: ReportBudget, signal: AbortSignal): Promise<z.infer<typeof tagPage>> {
     const answer = await this.#http.call({ method: 'GET', path: `/get_db?${query}`, signal, maxBytes });
     if (answer.status !== 200)
       throw refusal('OpenEPaperLink', answer.status, answer.body, answer.retryAfterMs);
-    try {
-      return tagPage.parse(JSON.parse(answer.body));
-    } catch (error) {
-      throw new TallymanError(
-        'GATEWAY_ANSWER',
-        'OpenEPaperLink answered with something else than its list of tags',
-        { cause: error },
-      );
-    }
+    const page = pageIn(answer.body);
+    budget.take({ rows: page.tags.length, bytes: answer.body.length });
+    return page;
   }
 
   close(): Promise<void> {
     return this.#http.close();
+  }
+}
+
+type Keep = (rows: readonly TagRow[]) => void;
+
+function pageIn(body: string): z.infer<typeof tagPage> {
+  try {
+    return tagPage.parse(JSON.parse(body));
+  } catch (error) {
+    throw new TallymanError(
+      'GATEWAY_ANSWER',
+      'OpenEPaperLink answered with something else than its list of tags',
+      { cause: error },
+    );
   }
 }
 

@@ -1,12 +1,16 @@
 import { TallymanError } from '../../../engine/errors.ts';
 
+const longestMessage = 1000;
+
 /** A template, or what it is to be filled with, cannot make an image; says what is wrong and where. */
 export class TemplateError extends TallymanError {
   override readonly name = 'TemplateError';
 
   constructor(message: string, options: { line?: number; placeholder?: string; cause?: unknown } = {}) {
     const { line, placeholder, cause } = options;
-    super('LABEL_TEMPLATE', line === undefined ? message : `Line ${line}: ${message}`, {
+    // Messages quote the template, whose every part may be long.
+    const said = message.length > longestMessage ? `${message.slice(0, longestMessage)}…` : message;
+    super('LABEL_TEMPLATE', line === undefined ? said : `Line ${line}: ${said}`, {
       cause,
       details: { ...(line !== undefined && { line }), ...(placeholder !== undefined && { placeholder }) },
     });

@@ -4,7 +4,7 @@ export type { LabelImage } from './image.ts';
 export { filled, renderLabel } from './label.ts';
 export { placesOf, placesProblem } from './money.ts';
 export { type Palette, type Panel, palettes, standardSizes } from './panel.ts';
-export { RenderPool, type RenderTask } from './render-pool.ts';
+export { RenderPool, type RenderTask, type TemplateFacts } from './render-pool.ts';
 export { samplePromotion, sampleValues } from './sample.ts';
 export { previewSheets, type SheetOptions } from './sheet.ts';
 export { readTemplate, type Template } from './template.ts';

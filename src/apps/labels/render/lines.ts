@@ -158,7 +158,7 @@ function longestStart(text: string, fits: Fits, starts: (start: string) => boole
 }
 
 /** How much something is reduced, or holds of something: half of it would be another statement. */
-const percentage = /[-–−+]?\d+(?:[.,]\d+)?[ \u00a0\u202f]?%|%[ \u00a0\u202f]?\d+/;
+const percentage = /[-–−+]?(?<!\d)\d+(?:[.,]\d+)?[ \u00a0\u202f]?%|%[ \u00a0\u202f]?\d+/;
 
 function shortened(text: string, fits: Fits): string {
   const cut = cutOff(text, fits, '');
@@ -171,6 +171,7 @@ function shortened(text: string, fits: Fits): string {
 /** The beginning of the text, an ellipsis, and what stands behind it; empty where that does not fit. */
 function cutOff(text: string, fits: Fits, behind: string): string {
   const end = longestStart(text, fits, (start) => fits(start.trimEnd() + ellipsis + behind));
-  const kept = text.slice(0, end).replace(/[\s,;:./–-]+$/, '');
+  // Begins where a run does: from each character of it, a long one would be looked through again.
+  const kept = text.slice(0, end).replace(/(?<![\s,;:./–-])[\s,;:./–-]+$/, '');
   return fits(kept + ellipsis + behind) ? kept + ellipsis + behind : '';
 }

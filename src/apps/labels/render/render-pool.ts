@@ -14,16 +14,21 @@ import { closedError, TallymanError } from '../../../engine/errors.ts';
 import { TemplateError, TooCostlyError } from './errors.ts';
 import type { LabelImage } from './image.ts';
 import type { Panel } from './panel.ts';
+import type { Template } from './template.ts';
 
 export interface RenderTask {
   readonly svg: string;
   readonly values: Readonly<Record<string, string>>;
   readonly panel: Panel;
-  /** `check`: fills the template and draws nothing. */
-  readonly only?: 'check';
+  /** `read`: parses the template alone. `check`: fills it as well, and draws nothing. */
+  readonly only?: 'read' | 'check';
 }
 
+/** What a template asks for. */
+export type TemplateFacts = Pick<Template, 'placeholders' | 'width' | 'height'>;
+
 export interface RenderAnswer {
+  readonly template?: TemplateFacts;
   readonly image?: { readonly png: Uint8Array; readonly hash: string };
   readonly error?: {
     readonly isTemplate: boolean;
@@ -44,10 +49,15 @@ export interface RenderPoolOptions {
   readonly mostWaiting?: number;
 }
 
+interface Made {
+  readonly image?: LabelImage;
+  readonly template?: TemplateFacts;
+}
+
 interface Job {
   readonly tenantId: string;
   readonly task: RenderTask;
-  readonly resolve: (image: LabelImage | undefined) => void;
+  readonly resolve: (made: Made) => void;
   readonly reject: (error: unknown) => void;
 }
 
@@ -62,6 +72,7 @@ interface Renderer {
   ticks: number;
 }
 
+const noPanel: Panel = { width: 0, height: 0, palette: 'bw' };
 const tickMs = 100;
 /** What one image leaves behind fits into the processor's cache: with 24 MB in all an image takes a fifth more processor time. */
 const semiSpaceMb = 2;
@@ -107,9 +118,16 @@ export class RenderPool {
   }
 
   async render(tenantId: string, task: RenderTask): Promise<LabelImage> {
-    const image = await this.#add(tenantId, task);
+    const { image } = await this.#add(tenantId, task);
     if (!image) throw new Error('a process has made no image');
     return image;
+  }
+
+  /** Parses a template: its author is a tenant, so that this process does not. Throws TemplateError for an invalid one. */
+  async read(tenantId: string, svg: string): Promise<TemplateFacts> {
+    const { template } = await this.#add(tenantId, { svg, values: {}, panel: noPanel, only: 'read' });
+    if (!template) throw new Error('a process has read no template');
+    return template;
   }
 
   /** Throws what `render` would throw, without drawing. */
@@ -127,7 +145,7 @@ export class RenderPool {
     await Promise.all(renderers.map(ended));
   }
 
-  #add(tenantId: string, task: RenderTask): Promise<LabelImage | undefined> {
+  #add(tenantId: string, task: RenderTask): Promise<Made> {
     return new Promise((resolve, reject) => {
       const waiting = this.#waiting.get(tenantId) ?? [];
       if (waiting.length >= this.#mostWaiting)
@@ -233,14 +251,18 @@ export class RenderPool {
     this.#ticker ??= setInterval(() => this.#tick(), tickMs).unref();
   }
 
-  #answered(renderer: Renderer, { image, error }: RenderAnswer): void {
+  #answered(renderer: Renderer, { image, template, error }: RenderAnswer): void {
     const { job } = renderer;
     if (!job) return;
     renderer.job = undefined;
     renderer.tenantId = undefined;
     release(renderer.child);
     if (error) job.reject(errorOf(error));
-    else job.resolve(image && { png: Buffer.from(image.png), hash: image.hash, panel: job.task.panel });
+    else
+      job.resolve({
+        ...(image && { image: { png: Buffer.from(image.png), hash: image.hash, panel: job.task.panel } }),
+        ...(template && { template }),
+      });
     this.#dispatch();
   }
 

@@ -24,6 +24,10 @@ function templateOf(svg: string): Template {
 async function answerTo({ svg, values, panel, only }: RenderTask): Promise<RenderAnswer> {
   try {
     const template = templateOf(svg);
+    if (only === 'read') {
+      const { placeholders, width, height } = template;
+      return { template: { placeholders, width, height } };
+    }
     if (only === 'check') {
       await filled(template, { values, palette: panel.palette });
       return {};

@@ -99,12 +99,27 @@ function checkReferences(element: string, attribute: string, value: string, line
         { line },
       );
   }
-  for (const [, target = ''] of value.matchAll(/url\(\s*["']?([^)"']*)/gi))
-    if (!target.startsWith('#'))
-      throw new TemplateError(
-        `<${element}> refers to url(${target.slice(0, 60)}); only url(#name) is taken.`,
-        { line },
-      );
+  // A value could name one that the costs were not counted for.
+  if ((attribute === 'id' || attribute === 'mask' || attribute === 'clip-path') && value.includes('{{'))
+    throw new TemplateError(
+      `<${element}> has a placeholder in its ${attribute}; a reference must stand as it is.`,
+      { line },
+    );
+  for (const declaration of attribute === 'style' ? value.split(';') : [value]) {
+    let references = 0;
+    for (const [, target = ''] of declaration.matchAll(/url\(\s*["']?([^)"']*)/gi)) {
+      if (!target.startsWith('#'))
+        throw new TemplateError(
+          `<${element}> refers to url(${target.slice(0, 60)}); only url(#name) is taken.`,
+          { line },
+        );
+      references += 1;
+      if (references > 1)
+        throw new TemplateError(`<${element}> has more than one url() in its ${attribute}; it takes one.`, {
+          line,
+        });
+    }
+  }
 }
 
 export interface CostLimits {
@@ -131,83 +146,93 @@ export function checkCosts(
     const id = element.attributes.get('id');
     if (id !== undefined && !byId.has(id)) byId.set(id, element);
   }
-  const cost = costOf(all);
+  const total = contentOf(all);
+  const layers = Math.floor(most.layerPixels / (panel.width * panel.height));
+  /** Each content is looked through once, however often it is referred to. */
+  const contents = new Map<XmlElement, Content>();
   let drawn = 0;
+  const refuseTooMuch = (): void => {
+    if (drawn > most.elements)
+      throw new TemplateError(
+        `The <use> elements, masks and clip paths come to more than ${most.elements} elements.`,
+      );
+    if (total.imagePixels > most.imagePixels)
+      throw new TemplateError(`The images in the template come to more than ${most.imagePixels} pixels.`);
+    if (total.layers > layers)
+      throw new TemplateError(
+        `More than ${layers} elements have an opacity, a mask or a clip path; that is the most in this size.`,
+      );
+  };
+  refuseTooMuch();
   for (const element of all)
     for (const target of targetsOf(element, byId)) {
-      const inside = elementsIn(target);
-      refuseNested(element, target, inside);
-      const more = costOf(inside);
-      drawn += inside.length;
-      cost.layers += more.layers;
-      cost.imagePixels += more.imagePixels;
+      const content = contents.get(target) ?? contentOf(elementsIn(target));
+      contents.set(target, content);
+      refuseNested(element, target, content);
+      drawn += content.elements;
+      total.layers += content.layers;
+      total.imagePixels += content.imagePixels;
+      // Within the loop: a template may have more references than anybody can count.
+      refuseTooMuch();
     }
-  if (drawn > most.elements)
-    throw new TemplateError(
-      `The <use> elements, masks and clip paths come to ${drawn} elements; ${most.elements} are the most.`,
-    );
-  if (cost.imagePixels > most.imagePixels)
-    throw new TemplateError(
-      `The images in the template come to ${cost.imagePixels} pixels; ${most.imagePixels} are the most.`,
-    );
-  const layers = Math.floor(most.layerPixels / (panel.width * panel.height));
-  if (cost.layers > layers)
-    throw new TemplateError(
-      `${cost.layers} elements have an opacity, a mask or a clip path; ${layers} are the most in this size.`,
-    );
 }
 
 /** What an element draws beside itself. */
-function targetsOf(element: XmlElement, byId: ReadonlyMap<string, XmlElement>): XmlElement[] {
+function* targetsOf(element: XmlElement, byId: ReadonlyMap<string, XmlElement>): Generator<XmlElement> {
   const { attributes, name, line } = element;
-  const targets: XmlElement[] = [];
   if (name === 'use') {
     const reference = (attributes.get('href') ?? attributes.get('xlink:href') ?? '').slice(1);
     const target = byId.get(reference);
     if (!target) throw new TemplateError(`<use> refers to #${reference}, which is not there.`, { line });
-    targets.push(target);
+    yield target;
   }
   for (const [attribute, value] of attributes)
     if (attribute === 'mask' || attribute === 'clip-path' || attribute === 'style')
       for (const [, reference = ''] of value.matchAll(/url\(\s*["']?#([^)"']*)/gi)) {
         const target = byId.get(reference.trim());
-        if (target && (target.name === 'mask' || target.name === 'clipPath')) targets.push(target);
+        if (target && (target.name === 'mask' || target.name === 'clipPath')) yield target;
       }
-  return targets;
+}
+
+/** What an element and all within it come to. */
+interface Content {
+  readonly elements: number;
+  layers: number;
+  imagePixels: number;
+  /** It has <use> or one of our elements inside. */
+  readonly refersOn: boolean;
+  readonly isMasked: boolean;
 }
 
 /** What is referred to must not refer on: each step could double what is drawn. */
-function refuseNested(element: XmlElement, target: XmlElement, inside: readonly XmlElement[]): void {
+function refuseNested(element: XmlElement, target: XmlElement, { refersOn, isMasked }: Content): void {
   const { line } = element;
   const reference = target.attributes.get('id') ?? '';
-  if (inside.some(({ name }) => name === 'use' || name.startsWith('tally-')))
+  if (refersOn)
     throw new TemplateError(
       `<${element.name}> refers to #${reference}, which has <use> or a tally- element inside; write it out.`,
       { line },
     );
-  if (target.name !== 'mask' && target.name !== 'clipPath') return;
-  const isMasked = ({ attributes }: XmlElement): boolean =>
-    attributes.has('mask') ||
-    attributes.has('clip-path') ||
-    /(?:mask|clip-path)\s*:/i.test(attributes.get('style') ?? '');
-  if (inside.some(isMasked))
+  if (isMasked && (target.name === 'mask' || target.name === 'clipPath'))
     throw new TemplateError(`<${target.name}> #${reference} has a mask or a clip path inside.`, {
       line: target.line,
     });
 }
 
-function costOf(elements: readonly XmlElement[]): { layers: number; imagePixels: number } {
+function contentOf(elements: readonly XmlElement[]): Content {
   let [layers, imagePixels] = [0, 0];
+  let [refersOn, isMasked] = [false, false];
   for (const element of elements) {
-    const { attributes } = element;
-    if (
-      ['opacity', 'mask', 'clip-path'].some((name) => attributes.has(name)) ||
-      /(?:opacity|mask|clip-path)\s*:/i.test(attributes.get('style') ?? '')
-    )
-      layers += 1;
-    if (element.name === 'image') imagePixels += pixelsOf(element);
+    const { attributes, name } = element;
+    const style = attributes.get('style') ?? '';
+    const masks =
+      attributes.has('mask') || attributes.has('clip-path') || /(?:mask|clip-path)\s*:/i.test(style);
+    if (masks || attributes.has('opacity') || /opacity\s*:/i.test(style)) layers += 1;
+    if (name === 'image') imagePixels += pixelsOf(element);
+    isMasked ||= masks;
+    refersOn ||= name === 'use' || name.startsWith('tally-');
   }
-  return { layers, imagePixels };
+  return { elements: elements.length, layers, imagePixels, refersOn, isMasked };
 }
 
 function pixelsOf({ attributes, line }: XmlElement): number {

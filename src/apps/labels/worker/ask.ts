@@ -5,6 +5,7 @@ import { type Gateways, gatewayColumns, type StoreGateway } from './gateways.ts'
 import { type AskedPage, askAgainMs, judge } from './judge.ts';
 import type { LabelObserver } from './observer.ts';
 import { tell } from './page-store.ts';
+import { TenantSlots } from './tenant-slots.ts';
 
 export interface AskOptions {
   readonly database: Database;
@@ -27,20 +28,74 @@ interface Verdict {
   readonly wait_ms: number;
 }
 
-/** Pages in one round, which is about the number of rows locked at once. */
-const batchSize = 1000;
+/** Pages taken at once, which is about the number of rows locked at once. */
+export const batchSize = 1000;
+
+/** Stores that one process asks about at once. */
+const storesAtOnce = 32;
+/** What was taken is due again after a minute, for any process: what has waited longer than this is left to the next round. */
+const mostWaitingMs = 45_000;
 
 /**
- * Asks the gateways about accepted pages that are due, and stores the answers: shown, still on its way, or given up,
- * which makes a new task (LBL-7). Returns how many pages it asked about.
+ * Asks gateways about accepted pages that are due, and stores the answers: shown, still on its way, or given up, which makes a
+ * new task (LBL-7). Each store by itself: one whose gateway is slow holds up no other.
  */
+export class Asking {
+  readonly #options: AskOptions;
+  readonly #slots = new TenantSlots(storesAtOnce);
+  /** By store. Pages of these are not taken. */
+  readonly #underWay = new Map<string, Promise<void>>();
+  #trouble: { readonly error: unknown } | undefined;
+
+  constructor(options: AskOptions) {
+    this.#options = options;
+  }
+
+  /** Takes pages that are due, and begins to ask about them. Returns their number; throws what went wrong meanwhile. */
+  async begin(signal: AbortSignal): Promise<number> {
+    this.#throwTrouble();
+    const due = await takeDue(this.#options.database, [...this.#underWay.keys()]);
+    for (const [storeId, pages] of byStore(due))
+      this.#underWay.set(storeId, this.#ask(storeId, pages, signal));
+    return due.length;
+  }
+
+  /** Everything under way is over. */
+  async ended(): Promise<void> {
+    await Promise.all(this.#underWay.values());
+    this.#throwTrouble();
+  }
+
+  async #ask(storeId: string, pages: readonly DuePage[], signal: AbortSignal): Promise<void> {
+    const [{ tenantId }] = pages as [DuePage, ...DuePage[]];
+    const latest = performance.now() + mostWaitingMs;
+    try {
+      await this.#slots.run(tenantId, async () => {
+        if (!signal.aborted && performance.now() < latest) await askStore(this.#options, pages, signal);
+      });
+    } catch (error) {
+      this.#trouble ??= { error };
+    } finally {
+      this.#underWay.delete(storeId);
+    }
+  }
+
+  #throwTrouble(): void {
+    const trouble = this.#trouble;
+    this.#trouble = undefined;
+    if (trouble) throw trouble.error;
+  }
+}
+
+/** Asks about all pages that are due, and waits for the answers. Returns how many pages it asked about. */
 export async function askGateways(options: AskOptions, signal: AbortSignal): Promise<number> {
+  const asking = new Asking(options);
   let asked = 0;
   for (;;) {
-    const due = await takeDue(options.database);
-    asked += due.length;
-    await Promise.all([...byStore(due).values()].map((pages) => askStore(options, pages, signal)));
-    if (due.length < batchSize || signal.aborted) return asked;
+    const taken = await asking.begin(signal);
+    await asking.ended();
+    asked += taken;
+    if (taken < batchSize || signal.aborted) return asked;
   }
 }
 
@@ -51,18 +106,22 @@ export async function askGateways(options: AskOptions, signal: AbortSignal): Pro
  * One process takes at a time. Otherwise one that looks while another commits would lock the very pages that the other
  * has just taken, and the other's verdicts would skip them as locked.
  */
-function takeDue(database: Database): Promise<DuePage[]> {
+function takeDue(database: Database, except: readonly string[]): Promise<DuePage[]> {
   return database.transaction(async (tx) => {
     await tx.query(`select pg_advisory_xact_lock(hashtext('labels.take_due'))`);
-    return selectDue(tx);
+    return selectDue(tx, except);
   });
 }
 
-async function selectDue(tx: Queryable): Promise<DuePage[]> {
+async function selectDue(tx: Queryable, except: readonly string[]): Promise<DuePage[]> {
+  const others =
+    except.length === 0
+      ? ''
+      : 'and not exists (select 1 from labels.labels l where l.id = g.label_id and l.store_id = any ($1))';
   const { rows } = await tx.query<DuePage>(
     `with due as (
-       select g.label_id, g.page from labels.pages g where g.ask_at <= now()
-        order by g.ask_at limit ${batchSize} for no key update skip locked
+       select g.label_id, g.page from labels.pages g where g.ask_at <= now() ${others}
+        order by g.ask_at limit ${batchSize} for no key update of g skip locked
      ), taken as (
        update labels.pages g set ask_at = now() + interval '1 minute' from due d
         where g.label_id = d.label_id and g.page = d.page
@@ -70,6 +129,7 @@ async function selectDue(tx: Queryable): Promise<DuePage[]> {
      select t.label_id as "labelId", t.page, t.accepted_job as "acceptedJob", t.accepted_hash as "acceptedHash", t.asked,
             l.mac, ${gatewayColumns}
        from taken t join labels.labels l on l.id = t.label_id join labels.stores s on s.id = l.store_id`,
+    except.length === 0 ? [] : [except],
   );
   return rows;
 }

@@ -7,6 +7,7 @@ import { resyncLabels } from '../labels.ts';
 import type { AskOptions } from './ask.ts';
 import { gatewayColumns, type StoreGateway } from './gateways.ts';
 import { type ComparedPage, hasDrifted } from './judge.ts';
+import { TenantSlots } from './tenant-slots.ts';
 
 interface LabelPage extends ComparedPage {
   readonly labelId: string;
@@ -16,34 +17,83 @@ interface LabelPage extends ComparedPage {
 
 /** Labels asked about at once: a gateway that knows only lists reads its list once for all of them. */
 const asked = 20_000;
+/** Stores compared at once. */
+const storesAtOnce = 8;
+/** Where there are several tenants, no store is begun later in a round: a tenant with many slow gateways must not put off the next. */
+const roundMs = 10 * 60_000;
 /** Labels whose pages are compared, and locked if needed, at once. */
 const batchSize = 500;
 
 /**
  * Compares what labels should show with what their gateways report, and makes tasks for differences (LBL-8). Also finds
  * pages that the engine gave up: their task became a dead letter, was cancelled or refused, or timed out. Returns how many
- * pages had drifted. It lists the stores of all tenants; everything else runs under the store's own tenant.
+ * pages had drifted. It lists the stores of all tenants; everything else runs under the store's own tenant, and no store waits for a
+ * slow one of another tenant.
  */
 export async function checkDrift(options: AskOptions, signal: AbortSignal): Promise<number> {
   const { rows: stores } = await options.database.query<StoreGateway>(
     `select ${gatewayColumns} from labels.stores s order by s.id`,
   );
+  const slots = new TenantSlots(storesAtOnce);
+  // With one tenant there is nobody who waits for the next round.
+  const isShared = new Set(stores.map(({ tenantId }) => tenantId)).size > 1;
+  const until = isShared ? performance.now() + roundMs : Number.POSITIVE_INFINITY;
+  const left = new Map<string, number>();
+  const checked = await Promise.allSettled(
+    inAnyOrder(stores).map((store) =>
+      slots.run(store.tenantId, async () => {
+        signal.throwIfAborted();
+        if (performance.now() < until) return checkOne(options, store, until, signal);
+        left.set(store.tenantId, (left.get(store.tenantId) ?? 0) + 1);
+        return 0;
+      }),
+    ),
+  );
+  for (const [tenant, stores] of left)
+    options.database.logger.warn(
+      { tenant, stores },
+      'the gateways of a tenant were too slow to compare all of its stores; the next checks do',
+    );
   let found = 0;
-  for (const store of stores) {
-    try {
-      found += await checkStore(options, store, signal);
-    } catch (error) {
-      if (signal.aborted) throw error;
-      options.database.logger.warn(
-        { store: store.code, tenant: store.tenantId, error: messageOf(error) },
-        'the labels of a store could not be compared with its gateway; the next check tries again',
-      );
-    }
+  for (const result of checked) {
+    if (result.status === 'rejected') throw result.reason;
+    found += result.value;
   }
   return found;
 }
 
-async function checkStore(options: AskOptions, store: StoreGateway, signal: AbortSignal): Promise<number> {
+/** A round that has no time for all stores of a tenant leaves other ones each time. */
+function inAnyOrder<T>(items: readonly T[]): T[] {
+  return items
+    .map((item) => ({ item, at: Math.random() }))
+    .sort((a, b) => a.at - b.at)
+    .map(({ item }) => item);
+}
+
+async function checkOne(
+  options: AskOptions,
+  store: StoreGateway,
+  until: number,
+  signal: AbortSignal,
+): Promise<number> {
+  try {
+    return await checkStore(options, store, until, signal);
+  } catch (error) {
+    if (signal.aborted) throw error;
+    options.database.logger.warn(
+      { store: store.code, tenant: store.tenantId, error: messageOf(error) },
+      'the labels of a store could not be compared with its gateway; the next check tries again',
+    );
+    return 0;
+  }
+}
+
+async function checkStore(
+  options: AskOptions,
+  store: StoreGateway,
+  until: number,
+  signal: AbortSignal,
+): Promise<number> {
   const { gateways, observer } = options;
   const tenant = new TenantDatabase(options.database, store.tenantId);
   let found = 0;
@@ -62,7 +112,7 @@ async function checkStore(options: AskOptions, store: StoreGateway, signal: Abor
       for (const _ of drifted) observer.drifted();
       found += drifted.length;
     }
-    if (macs.length < asked) return found;
+    if (macs.length < asked || performance.now() >= until) return found;
   }
 }
 

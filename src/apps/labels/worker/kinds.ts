@@ -16,6 +16,11 @@ export interface LabelKindsOptions {
   readonly observer?: LabelObserver;
   /** How long after a push its gateway is first asked whether the label shows it. Default 2000. */
   readonly askAfterMs?: number;
+  /**
+   * The `concurrency` of the worker: while several tenants have tasks, no tenant holds more than half of it. Default: tenants
+   * have no share.
+   */
+  readonly slots?: number;
   /** How long a task waits after failed attempt `n`. Default the engine's: 2, 4, 8, … seconds. */
   readonly backoff?: Backoff;
 }
@@ -46,11 +51,13 @@ const task = z.object({
  *
  * @example
  * const gateways = new Gateways(box);
- * const worker = tallyman.worker({ kinds: labelKinds({ database: tallyman.database, gateways }), concurrency: 20 });
+ * const kinds = labelKinds({ database: tallyman.database, gateways, slots: 20 });
+ * const worker = tallyman.worker({ kinds, concurrency: 20 });
  */
 export function labelKinds(options: LabelKindsOptions): readonly AnyKind[] {
   const { database, gateways, observer = nobody, askAfterMs = 2000, backoff } = options;
-  const pusher = new Pusher({ logger: database.logger, gateways, observer, askAfterMs });
+  const { slots = Number.POSITIVE_INFINITY } = options;
+  const pusher = new Pusher({ logger: database.logger, gateways, observer, askAfterMs, slots });
   return [
     defineKind<LabelTask>({
       name: 'labels.push',

@@ -26,6 +26,7 @@ import {
   saveAccepted,
   saveFailed,
 } from './page-store.ts';
+import { PushShares } from './push-shares.ts';
 import { StoreGate } from './store-gate.ts';
 
 export interface PusherOptions {
@@ -34,6 +35,8 @@ export interface PusherOptions {
   readonly observer: LabelObserver;
   /** When to ask for the first time whether a label shows the pushed image. */
   readonly askAfterMs: number;
+  /** Tasks that the worker runs at once. */
+  readonly slots: number;
 }
 
 const mostDesigns = 500;
@@ -57,14 +60,31 @@ const busyMs = 2000;
 export class Pusher {
   readonly #options: PusherOptions;
   readonly #gate = new StoreGate();
+  readonly #shares: PushShares;
   /** By tenant and version. Template versions never change. */
   readonly #designs = new Map<string, string>();
 
   constructor(options: PusherOptions) {
     this.#options = options;
+    this.#shares = new PushShares(options.slots);
   }
 
   async run(task: LabelTask, context: JobContext): Promise<void> {
+    const { tenantId } = context;
+    const began = performance.now();
+    const waitMs = this.#shares.take(tenantId, began);
+    if (waitMs > 0)
+      throw new RetryLater(waitMs, 'put off: the tenant has its share of the pushes under way', {
+        isFree: true,
+      });
+    try {
+      await this.#run(task, context);
+    } finally {
+      this.#shares.give(tenantId, performance.now() - began);
+    }
+  }
+
+  async #run(task: LabelTask, context: JobContext): Promise<void> {
     const { askAfterMs, observer } = this.#options;
     const { tenant } = context;
     const target = await loadTarget(tenant, task.label);

@@ -1,6 +1,6 @@
 import { messageOf } from '../../../engine/errors.ts';
 import { pause } from '../../../engine/resilience/deadline.ts';
-import { type AskOptions, askGateways } from './ask.ts';
+import { Asking, type AskOptions, batchSize } from './ask.ts';
 
 export interface StatusLoopOptions extends AskOptions {
   /** How often it looks for pages that are due. Default 2000. */
@@ -33,13 +33,17 @@ export class StatusLoop {
 
   async #run(stopped: AbortSignal): Promise<void> {
     const { database, intervalMs = 2000 } = this.#options;
+    const asking = new Asking(this.#options);
     let trouble: string | undefined;
     while (!stopped.aborted) {
       try {
-        await askGateways(this.#options, stopped);
+        let taken: number;
+        // Not until it has ended: a gateway may take minutes, and other stores have pages that are due.
+        do taken = await asking.begin(stopped);
+        while (taken === batchSize && !stopped.aborted);
         trouble = undefined;
       } catch (error) {
-        if (stopped.aborted) return;
+        if (stopped.aborted) break;
         // Log an error once for as long as it stays the same.
         if (trouble !== messageOf(error))
           database.logger.warn(
@@ -50,5 +54,7 @@ export class StatusLoop {
       }
       await pause(intervalMs, stopped);
     }
+    // What is under way ends with the signal.
+    await asking.ended().catch(() => {});
   }
 }

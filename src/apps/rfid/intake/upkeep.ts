@@ -64,9 +64,8 @@ export function upkeepOf(tallyman: Tallyman, replay: Replay, options: UpkeepOpti
 
 /** Without a warehouse system, or with one for another tenant, the schedule would go on to make jobs that nobody can run. */
 async function removeLeftover({ schedules }: Tallyman, tenantId: string | undefined): Promise<void> {
-  for (const schedule of await schedules.list())
-    if (schedule.name === importPlatesKind && schedule.tenantId !== tenantId)
-      await schedules.remove(schedule.name, schedule.tenantId);
+  for (const each of await schedules.tenantsWith(importPlatesKind))
+    if (each !== tenantId) await schedules.remove(importPlatesKind, each);
 }
 
 /** The import, for the schedule and for the command line. */

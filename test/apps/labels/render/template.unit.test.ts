@@ -95,7 +95,7 @@ describe('Reading a template', () => {
     const nested = '<g id="a"><rect/></g><g id="b"><use href="#a"/><use href="#a"/></g><use href="#b"/>';
     expect(() => readTemplate(svg(nested))).toThrow(/has <use> or a tally- element inside/);
     const many = `<g id="a">${'<rect/>'.repeat(100)}</g>${'<use href="#a"/>'.repeat(50)}`;
-    expect(() => readTemplate(svg(many))).toThrow(/come to 5050 elements; 2000 are the most/);
+    expect(() => readTemplate(svg(many))).toThrow(/come to more than 2000 elements/);
   });
 
   it('LBL-6 leaves out what drawing programs add', async () => {

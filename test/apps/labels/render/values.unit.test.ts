@@ -32,7 +32,7 @@ function onlyMissingGlyphs(error: unknown): undefined {
 
 describe('Any text', () => {
   const template = readTemplate(
-    svg(`<text id="{{text}}" x="4" y="20" font-size="14" class='{{text|upper}}'>{{text}}<tspan>{{text}}</tspan></text>
+    svg(`<text font-family="{{text}}" x="4" y="20" font-size="14" class='{{text|upper}}'>{{text}}<tspan>{{text}}</tspan></text>
       <tally-text x="4" y="40" width="200" lines="3" font-size="14">{{text}}</tally-text>
       <rect fill="{{text}}" width="9" height="9"/>`),
   );
