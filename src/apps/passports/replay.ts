@@ -1,4 +1,5 @@
 import { inflateSync } from 'node:zlib';
+import { OutsideTransaction } from '../../engine/outside-transaction.ts';
 import type { TenantQueries } from '../../host/timeline.ts';
 import { brokenEventOf } from './audit/item-events.ts';
 import type { BrokenLink } from './audit/report.ts';
@@ -9,6 +10,7 @@ import { formatQr } from './compile/qr.ts';
 import type { Compiled } from './compile/types.ts';
 import { passportError } from './errors.ts';
 import { compileInput, type VersionInput, versionInputs } from './jobs/compile-inputs.ts';
+import { withCodes } from './jobs/run.ts';
 import type { Means } from './means.ts';
 import { qrPng } from './qr/png.ts';
 import { isSignedBy } from './signing/keys.ts';
@@ -68,6 +70,18 @@ export async function replayVersion(
   return { versionId: id, payloadHash, proofHash, receiptHash, build };
 }
 
+/**
+ * For a route, before `replayVersion`: checks the rules outside of its transaction if this process does not know them yet. That their
+ * text is another one is for `replayVersion` to say.
+ */
+export async function requireCheckedRules(on: TenantQueries, id: string, { rules }: Means): Promise<void> {
+  const [version] = await versionInputs(on, [id]);
+  if (!version || rules.has(version.rulesHash)) return;
+  const { content } = await requireRulePackage(on, version.rulesId);
+  if (sha256Hex(utf8(content)) !== version.rulesHash) return;
+  throw new OutsideTransaction(() => withCodes(() => rules.get(version.rulesHash, () => content)));
+}
+
 /** By passport: several versions of one battery have the same events. */
 export type CheckedEvents = Map<string, BrokenLink | null>;
 
@@ -113,7 +127,7 @@ async function recompiled(
   const { content } = await requireRulePackage(on, version.rulesId);
   if (sha256Hex(utf8(content)) !== version.rulesHash) throw mismatch(version, means, ['rule package']);
   try {
-    const rules = means.rules.get(version.rulesHash, () => content);
+    const rules = await means.rules.get(version.rulesHash, () => content);
     return compile(compileInput(version, await snapshots.get(on, version.snapshotId)), rules, means.limits);
   } catch (error) {
     if (!(error instanceof CompileError || error instanceof SyntaxError)) throw error;

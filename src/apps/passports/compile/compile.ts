@@ -38,7 +38,7 @@ export function compile(
   limits: CompileLimits = compileLimits,
 ): Compiled {
   const { secret, facts } = checkInput(input);
-  const builder = new ProofBuilder(deriveKey(secret, 'proof'));
+  const builder = new ProofBuilder(deriveKey(secret, 'proof'), limits.proofBytes);
   const documents = new Openings(facts, secret);
   const selected = input.model === null ? rules.rules : itemRules(rules);
   const outcomes = runRules(selected, { ...input, facts }, tracer(builder, documents));

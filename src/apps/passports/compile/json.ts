@@ -8,9 +8,27 @@ import type { Json } from './types.ts';
 
 const deepest = 100;
 
-/** `numbersAsText`: a number is given as it is written, so that decimals lose nothing. */
-export function parseJson(text: string, { numbersAsText = false } = {}): Json {
-  const reader = new Reader(text, numbersAsText);
+export interface JsonOptions {
+  /** A number is given as it is written, so that decimals lose nothing. */
+  readonly numbersAsText?: boolean;
+  /** Default: none. What is beyond one is an error with the name of the limit in its details. */
+  readonly limits?: JsonLimits;
+}
+
+/** A value can take a hundred times the memory of its text: two characters are an object. */
+export interface JsonLimits {
+  /** Of one list. */
+  readonly elements: number;
+  /** Of one object. */
+  readonly keys: number;
+  /** Of the whole text, those in lists and objects included. */
+  readonly values: number;
+}
+
+const unlimited: JsonLimits = { elements: Infinity, keys: Infinity, values: Infinity };
+
+export function parseJson(text: string, options: JsonOptions = {}): Json {
+  const reader = new Reader(text, options);
   const value = reader.value(0);
   reader.end();
   return value;
@@ -19,15 +37,19 @@ export function parseJson(text: string, { numbersAsText = false } = {}): Json {
 class Reader {
   readonly #text: string;
   readonly #numbersAsText: boolean;
+  readonly #limits: JsonLimits;
+  #values = 0;
   #at = 0;
 
-  constructor(text: string, numbersAsText: boolean) {
+  constructor(text: string, { numbersAsText = false, limits = unlimited }: JsonOptions) {
     this.#text = text;
     this.#numbersAsText = numbersAsText;
+    this.#limits = limits;
   }
 
   value(depth: number): Json {
     if (depth > deepest) throw this.#invalid(`is nested deeper than ${deepest} levels`);
+    this.#within('values', ++this.#values);
     this.#space();
     switch (this.#text[this.#at]) {
       case '{':
@@ -56,14 +78,15 @@ class Reader {
     this.#at++;
     // Without a prototype: a key `__proto__` is a key like any other.
     const object: Record<string, Json> = Object.create(null);
-    for (let first = true; ; first = false) {
+    for (let keys = 0; ; keys++) {
       this.#space();
-      if (first && this.#take('}')) return object;
+      if (keys === 0 && this.#take('}')) return object;
       if (this.#text[this.#at] !== '"') throw this.#invalid('has no key where one must be');
       const key = this.#string();
       if (Object.hasOwn(object, key)) throw this.#invalid(`has the key ${JSON.stringify(key)} twice`);
       this.#space();
       if (!this.#take(':')) throw this.#invalid('has no colon after a key');
+      this.#within('keys', keys + 1);
       object[key] = this.value(depth + 1);
       this.#space();
       if (this.#take('}')) return object;
@@ -78,6 +101,7 @@ class Reader {
     if (this.#take(']')) return list;
     for (;;) {
       list.push(this.value(depth + 1));
+      this.#within('elements', list.length);
       this.#space();
       if (this.#take(']')) return list;
       if (!this.#take(',')) throw this.#invalid('has neither a comma nor a closing bracket');
@@ -148,9 +172,15 @@ class Reader {
     return true;
   }
 
-  #invalid(what: string): CompileError {
+  #within(limit: keyof JsonLimits, count: number): void {
+    const most = this.#limits[limit];
+    if (count > most) throw this.#invalid(`has more than ${most} ${limit}`, { limit });
+  }
+
+  #invalid(what: string, more: { readonly limit?: keyof JsonLimits } = {}): CompileError {
     return new CompileError('CANONICAL_JSON_INVALID', `the text ${what} (character ${this.#at + 1})`, {
       character: this.#at + 1,
+      ...more,
     });
   }
 }

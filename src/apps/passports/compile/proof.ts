@@ -1,4 +1,5 @@
 import { canonicalAscii, compareUtf8, hashJson } from './canonical.ts';
+import { CompileError } from './errors.ts';
 import { accessOfFact } from './facts.ts';
 import { bytesToHex, concat, sha256, sha256Hex, utf8 } from './hash.ts';
 import type {
@@ -35,17 +36,31 @@ export const proofHash = ({ version, fields }: Proof): Hash => hashJson({ versio
 
 const saltBytes = 16;
 
+/**
+ * What may be built for a proof of a size, before it is known which nodes are in it: those of rules that failed for a missing fact
+ * are not, and a node that is made again is there once. Each is hashed, so that a proof which is far too large stops early.
+ */
+const buildable = { bytesPerByte: 16, nodesPerByte: 1, leastBytes: 256 * 1024 };
+
 export class ProofBuilder {
   readonly #key: Uint8Array;
+  readonly #proofBytes: number;
+  #nodesLeft: number;
+  #bytesLeft: number;
   readonly #hashes = new Map<string, Hash>();
   readonly #nodes = new Map<Hash, ProofNode>();
   readonly #texts = new Map<Hash, string>();
 
-  constructor(key: Uint8Array) {
+  constructor(key: Uint8Array, proofBytes: number) {
     this.#key = key;
+    this.#proofBytes = proofBytes;
+    const bytes = Math.max(proofBytes, buildable.leastBytes);
+    this.#nodesLeft = bytes * buildable.nodesPerByte;
+    this.#bytesLeft = bytes * buildable.bytesPerByte;
   }
 
   add(type: ProofNode['type'], id: string, data: JsonObject, children: readonly Hash[]): Hash {
+    if (--this.#nodesLeft < 0 || this.#bytesLeft < 0) throw this.#tooLarge();
     const [head, tail] = textAround({ id, type, children_hashes: children });
     const members = membersOf(data);
     const digest = sha256(concat(this.#key, utf8(head + joined(members) + tail)));
@@ -54,10 +69,21 @@ export class ProofBuilder {
     if (known !== undefined) return known;
     const text = head + joined([...members, ['salt', `"salt":"${salt}"`]]) + tail;
     const hash = sha256Hex(utf8(text));
+    this.#bytesLeft -= text.length;
     this.#hashes.set(salt, hash);
     this.#texts.set(hash, text);
     this.#nodes.set(hash, { id, type, data: { ...data, salt }, children_hashes: children });
     return hash;
+  }
+
+  #tooLarge(): CompileError {
+    const limit = this.#proofBytes;
+    return new CompileError(
+      'PROOF_TOO_LARGE',
+      `the proof would be far larger than the ${limit} bytes that are allowed: rules read too many facts, or go through them too often. ` +
+        'Simplify them, or raise the limit',
+      { limit },
+    );
   }
 
   /** Nodes that no field leads to are left out: parts of rules that failed for a missing fact. */

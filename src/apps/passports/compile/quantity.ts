@@ -45,6 +45,12 @@ const limit = 10n ** BigInt(mostDigits);
 export function quantity(type: string, value: bigint, scale: number): Quantity {
   if (value >= limit || value <= -limit)
     throw new CompileError('VALIDATION_ERROR', `a number has more than ${mostDigits} digits`);
+  // A product of small numbers, or of 0, has few digits and doubles its scale: 10 to the power of that takes all memory.
+  if (scale > mostDigits)
+    throw new CompileError(
+      'VALIDATION_ERROR',
+      `a number has more than ${mostDigits} decimals; round it with round(value, digits)`,
+    );
   return new (quantityClass(type))(value, scale);
 }
 

@@ -1,6 +1,7 @@
 import { canonical } from './canonical.ts';
 import { CompileError } from './errors.ts';
 import { nodeHash } from './proof.ts';
+import { budgetOfCompile, type StepBudget } from './rules/budget.ts';
 import { type CheckedRule, checkRules } from './rules/check.ts';
 import { type ListVariable, lists, type Namespace, sheetColumns } from './rules/environment.ts';
 import { Evaluation, EvaluationFailure, type Inputs, type Traced } from './rules/evaluate.ts';
@@ -23,6 +24,7 @@ export function recompute(
   }
   const nodes = new Map(proof.nodes.map((node) => [nodeHash(node), node]));
   const types = new Map(rules.rules.map(({ field, type }) => [field, type]));
+  const budget = budgetOfCompile();
   let recomputed = 0;
   const mismatches = checked.rules.rules.flatMap((rule): readonly Mismatch[] => {
     const hash = proof.fields[rule.rule.field];
@@ -30,17 +32,22 @@ export function recompute(
     const leaves = node && leavesOf(node, nodes);
     if (!node || !leaves || (node.data.result as JsonObject).status !== 'value') return [];
     recomputed++;
-    const message = problemOf(rule, node, new ProofInputs(leaves, nodes, types));
+    const message = problemOf(rule, node, new ProofInputs(leaves, nodes, types), budget);
     return message === undefined ? [] : [{ part: 'proof', at: `/fields/${rule.rule.field}`, message }];
   });
   return { mismatches, recomputed };
 }
 
-function problemOf({ rule, ast }: CheckedRule, node: ProofNode, inputs: Inputs): string | undefined {
+function problemOf(
+  { rule, ast }: CheckedRule,
+  node: ProofNode,
+  inputs: Inputs,
+  budget: StepBudget,
+): string | undefined {
   if (node.data.expression !== rule.expression || node.data.point !== rule.point)
     return 'was derived with another rule than the published one';
   try {
-    const { value } = new Evaluation(rule.field, inputs, noTrace).evaluate(ast);
+    const { value } = new Evaluation(rule.field, inputs, noTrace, budget).evaluate(ast);
     const again = canonical(valueToJson(value));
     const stored = canonical((node.data.result as JsonObject).value as Json);
     return again === stored

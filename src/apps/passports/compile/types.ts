@@ -93,6 +93,7 @@ export interface DocumentProblem {
 export type DocumentProblemCode =
   | 'TOO_LARGE'
   | 'TOO_MANY_ROWS'
+  | 'TOO_MANY_COLUMNS'
   | 'WRONG_ENCODING'
   | 'NOT_READABLE'
   | 'EMPTY'

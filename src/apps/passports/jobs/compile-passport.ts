@@ -48,7 +48,7 @@ export async function compileVersion(
   const { hash, content } = rules.has(version.rulesHash)
     ? { hash: version.rulesHash, content: '' }
     : await requireRulePackage(on, version.rulesId);
-  const checked = rules.get(hash, () => content);
+  const checked = await rules.get(hash, () => content);
   const input = compileInput(version, await snapshots.get(on, version.snapshotId));
   const start = performance.now();
   const compiled = compile(input, checked, limits);

@@ -2,7 +2,8 @@ import { z } from 'zod';
 import { given } from '../../../given.ts';
 import { operators, readers } from '../../../host/roles.ts';
 import { type AnyRoute, pageOf, route } from '../../../host/route.ts';
-import { lookAt, packageIn } from '../rules/look-at.ts';
+import { packageIn } from '../rules/look-at.ts';
+import { RuleRequests } from '../rules/requests.ts';
 import {
   listRulePackages,
   type RuleReport,
@@ -15,6 +16,7 @@ import {
   publishRulePackage,
   putRulePackage,
   retireRulePackage,
+  type TestRules,
   validateRulePackage,
 } from '../write/rules.ts';
 import type { RouteTools } from './index.ts';
@@ -71,6 +73,11 @@ const body = z.strictObject({
 });
 
 export const ruleRoutes = ({ means, work }: RouteTools): readonly AnyRoute[] => {
+  const requests = new RuleRequests();
+  const testFor =
+    (tenantId: string): TestRules =>
+    (stored) =>
+      requests.outcomesOf(tenantId, stored);
   const step = (
     verb: string,
     summary: string,
@@ -85,7 +92,7 @@ export const ruleRoutes = ({ means, work }: RouteTools): readonly AnyRoute[] => 
       params: byId,
       response: shape,
       handle: async (call) => {
-        await change(work(call), call.params.id, means.build);
+        await change(work(call), call.params.id, means.build, testFor(call.scope.tenantId));
         return rulePackageJson(await requireRulePackage(call.scope, call.params.id));
       },
     });
@@ -127,7 +134,7 @@ export const ruleRoutes = ({ means, work }: RouteTools): readonly AnyRoute[] => 
       readsOnly: true,
       body,
       response: z.object({ ok: z.boolean(), problems: z.array(problem), outcomes: z.array(outcome) }),
-      handle: async ({ body: given }) => lookAt(given.package),
+      handle: async ({ body: given, scope }) => requests.lookAt(scope.tenantId, given.package),
     }),
     route({
       method: 'GET',
@@ -154,7 +161,10 @@ export const ruleRoutes = ({ means, work }: RouteTools): readonly AnyRoute[] => 
       roles: operators,
       params: byId,
       response: reportShape,
-      handle: async (call) => reportJson(await validateRulePackage(work(call), call.params.id, means.build)),
+      handle: async (call) =>
+        reportJson(
+          await validateRulePackage(work(call), call.params.id, means.build, testFor(call.scope.tenantId)),
+        ),
     }),
     step('publish', 'Publish a rule package; refused while a test case fails', publishRulePackage),
     step('deprecate', 'Mark a published package as deprecated: it still compiles', (on, id) =>

@@ -10,7 +10,7 @@ import { redactProof } from '../compile/proof.ts';
 import { type Json, readerPoints } from '../compile/types.ts';
 import { notFound, passportError } from '../errors.ts';
 import { requireIssue } from '../issue.ts';
-import { replayVersion } from '../replay.ts';
+import { replayVersion, requireCheckedRules } from '../replay.ts';
 import {
   artefactsOf,
   listVersions,
@@ -315,6 +315,7 @@ export const versionRoutes = ({ means, work }: RouteTools): readonly AnyRoute[] 
       params: byId,
       response: z.object({ version_id: uuid, payload_hash: hash, proof_hash: hash, receipt_hash: hash }),
       handle: async ({ scope, params }) => {
+        await requireCheckedRules(scope, params.id, means);
         const { versionId, payloadHash, proofHash, receiptHash } = await replayVersion(
           scope,
           params.id,

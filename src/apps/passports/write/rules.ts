@@ -2,10 +2,10 @@ import { leaveTenant, takeTenantRole } from '../../../engine/database/tenant.ts'
 import { emit } from '../../../events/emit.ts';
 import { appendAudit } from '../audit/append.ts';
 import { canonicalAscii } from '../compile/canonical.ts';
-import { mustCheck, rulesHash } from '../compile/rules/check.ts';
-import { runTestCases } from '../compile/rules/test-cases.ts';
-import type { Json, RulePackage } from '../compile/types.ts';
-import { asPassportError, passportError, rethrow } from '../errors.ts';
+import { rulesHash } from '../compile/rules/check.ts';
+import type { Json, RulePackage, TestCaseOutcome } from '../compile/types.ts';
+import { passportError, rethrow } from '../errors.ts';
+import { testNow } from '../rules/test-stored.ts';
 import { type FullRulePackage, type RuleReport, requireRulePackage } from '../store/rules.ts';
 import type { Work } from '../work.ts';
 
@@ -48,6 +48,11 @@ export async function putRulePackage({ on, fresh }: Work, rules: RulePackage): P
   return stored.id;
 }
 
+/** Runs the test cases of a package. A route gives one that does so outside of its transaction. */
+export type TestRules = (
+  stored: FullRulePackage,
+) => readonly TestCaseOutcome[] | Promise<readonly TestCaseOutcome[]>;
+
 /**
  * Checks a draft (types, units, cycles) and runs its test cases. The report is kept; the package is VALIDATED whether cases
  * pass or not: only publishing asks for that.
@@ -55,9 +60,14 @@ export async function putRulePackage({ on, fresh }: Work, rules: RulePackage): P
  * The role of tenants may not write reports (functions/guards.sql): the one who runs the cases does, as the user that
  * connected.
  */
-export async function validateRulePackage({ on }: Work, id: string, build: string): Promise<RuleReport> {
+export async function validateRulePackage(
+  { on }: Work,
+  id: string,
+  build: string,
+  test: TestRules = testNow,
+): Promise<RuleReport> {
   const stored = await requireRulePackage(on, id);
-  const outcomes = runTestCases(checkedOf(stored));
+  const outcomes = await test(stored);
   const passed = outcomes.every((outcome) => outcome.passed);
   await keepReport(on, stored, { build, passed, outcomes });
   const { rowCount } = await on.query(
@@ -95,9 +105,14 @@ async function keepReport(
 }
 
 /** Publishes a validated package if all its test cases pass. The database refuses it otherwise (functions/guards.sql). */
-export async function publishRulePackage(work: Work, id: string, build: string): Promise<void> {
+export async function publishRulePackage(
+  work: Work,
+  id: string,
+  build: string,
+  test: TestRules = testNow,
+): Promise<void> {
   const { on } = work;
-  const report = await validateRulePackage(work, id, build);
+  const report = await validateRulePackage(work, id, build, test);
   const failing = report.outcomes.filter(({ passed }) => !passed);
   if (failing.length > 0)
     throw passportError(
@@ -143,12 +158,4 @@ export async function retireRulePackage(
     .catch(rethrow);
   if (rowCount === 0) return;
   await appendAudit(on, [{ aggregate: ['rules', id], type: `rules.${state.toLowerCase()}`, data: {} }]);
-}
-
-function checkedOf(stored: FullRulePackage) {
-  try {
-    return mustCheck(stored.package);
-  } catch (error) {
-    throw asPassportError(error);
-  }
 }

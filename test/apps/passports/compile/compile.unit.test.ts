@@ -258,6 +258,13 @@ describe('BPC-8: limits', () => {
     expect(act).toThrow(/has \d+ bytes; \d+ are allowed/);
   });
 
+  test('BPC-8: a proof that is far too large is given up while it is built', () => {
+    const loops =
+      'size(materials.map(a, materials.map(b, materials.map(c, materials.exists(d, d.name == c.name && false)))))';
+    const rules = checked(packageOf(rule('a', `${loops} > 0 || true`, 'bool')));
+    expect(() => compile(inputWith(), rules)).toThrow(/^the proof would be far larger than the 262144 bytes/);
+  });
+
   test('BPC-8: the sample fits the limits', () => {
     const { bytes } = compile(inputWith(), sampleRules);
     expect(bytes.payload.length).toBeLessThan(compileLimits.payloadBytes);

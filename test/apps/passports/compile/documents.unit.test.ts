@@ -146,6 +146,63 @@ describe('BPC-2: what is wrong is said with row and column', () => {
     ]);
   });
 
+  const repeated = (count: number, each: (at: number) => string, between = ','): string =>
+    Array.from({ length: count }, (_, at) => each(at)).join(between);
+
+  test.each([
+    [
+      'JSON with another key in each entry',
+      'json',
+      `[${repeated(6000, (at) => `{"k${at}":1}`)}]`,
+      'TOO_MANY_COLUMNS',
+    ],
+    [
+      'JSON with one entry of 40,000 keys',
+      'json',
+      `[{${repeated(40_000, (at) => `"k${at}":1`)}}]`,
+      'TOO_MANY_COLUMNS',
+    ],
+    ['JSON with millions of empty objects', 'json', `[${repeated(3_000_000, () => '{}')}]`, 'TOO_MANY_ROWS'],
+    [
+      'JSON with millions of values in lists',
+      'json',
+      `[${repeated(100, () => `[${repeated(30_000, () => '1')}]`)}]`,
+      'TOO_MANY_ROWS',
+    ],
+    [
+      'CSV with 12,000 columns',
+      'csv',
+      `${repeated(12_000, (at) => at.toString(36))}\n1\n`,
+      'TOO_MANY_COLUMNS',
+    ],
+    [
+      'CSV with a first line of commas',
+      'csv',
+      repeated(200, () => ','.repeat(60_000), '\n'),
+      'TOO_MANY_COLUMNS',
+    ],
+    [
+      'CSV with rows of commas',
+      'csv',
+      `topic,statement\n${repeated(200, () => ','.repeat(60_000), '\n')}`,
+      'INVALID_VALUE',
+    ],
+  ] as const)('BPC-2: %s is refused at once, before rows are made of it', (_, format, text, code) => {
+    const before = process.memoryUsage().heapUsed;
+    const found = problems('due_diligence', text, format);
+    expect(found.every((problem) => problem.code === code)).toBe(true);
+    expect(found.length).toBeGreaterThan(0);
+    expect(JSON.stringify(found).length).toBeLessThan(50_000);
+    // The first took 400 MB, the third and the last a gigabyte.
+    expect(process.memoryUsage().heapUsed - before).toBeLessThan(150 * 1024 * 1024);
+  });
+
+  test('BPC-2: a problem quotes a long name or value in short', () => {
+    const found = problems('due_diligence', `[{"${'k'.repeat(100_000)}": 1}]`, 'json');
+    expect(found[0]).toMatchObject({ code: 'UNKNOWN_COLUMN' });
+    expect(JSON.stringify(found).length).toBeLessThan(20_000);
+  });
+
   test.each([
     ['an attribute that does not exist', sheet('voltage,3,V'), 'INVALID_VALUE', 'attribute'],
     ['a unit that does not fit', sheet('ratedCapacity,151,kWh'), 'WRONG_UNIT', 'unit'],

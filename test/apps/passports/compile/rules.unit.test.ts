@@ -9,7 +9,16 @@ import {
   runTestCases,
 } from '../../../../src/apps/passports/compile/index.ts';
 import { noTrace, runRules } from '../../../../src/apps/passports/compile/rules/run.ts';
-import { attributeFact, checked, items, packageOf, product, rule, sampleFacts } from './support.ts';
+import {
+  attributeFact,
+  checked,
+  items,
+  packageOf,
+  product,
+  rule,
+  rulePackage,
+  sampleFacts,
+} from './support.ts';
 
 function problemsOf(...rules: readonly Rule[]): readonly RuleProblem[] {
   const result = checkRules(packageOf(...rules));
@@ -373,5 +382,115 @@ describe('BPC-6: test cases', () => {
         noTrace,
       );
     expect(act).toThrow('needs more than');
+  });
+});
+
+describe('BPC-6: what a package may cost', () => {
+  const material = (at: number) => ({
+    type: 'material' as const,
+    key: `anode/m${at}`,
+    payload: {
+      component: 'anode',
+      name: `m${at}`,
+      cas: '',
+      mass: { value: 1, scale: 0, unit: 'kg' },
+      critical: [],
+      hazardous: false,
+    },
+  });
+  const caseOf = (name: string, rules: readonly Rule[], count = 50): RuleTestCase => ({
+    name,
+    product,
+    item: null,
+    issuedAt: '2027-03-01T00:00:00Z',
+    facts: Array.from({ length: count }, (_, at) => material(at)),
+    expect: { [rules[0]?.field ?? '']: { status: 'value', value: 1 } },
+  });
+  const cubed =
+    'size(materials.map(a, size(materials.map(b, size(materials.filter(c, false)))))) > 0 ? 1 : 0';
+  const outcomesOf = (rules: readonly Rule[], cases: readonly RuleTestCase[]) =>
+    runTestCases(checked({ ...packageOf(...rules), testCases: cases }));
+
+  test('SEC-5: all rules in all cases have one budget, and the error names the case and the rule that used it up', () => {
+    const rules = Array.from({ length: 10 }, (_, at) => rule(`r${at}`, cubed, 'int'));
+    const cases = Array.from({ length: 20 }, (_, at) => caseOf(`case ${at}`, rules));
+    expect(outcomesOf(rules, cases.slice(0, 2)).every(({ passed }) => passed)).toBe(true);
+    expect(() => outcomesOf(rules, cases)).toThrow(
+      /^rule r\d, in test case "case [1-9]": the rules together need more than 5000000 steps/,
+    );
+  });
+
+  test('no test case can expect that the budget is used up, and no condition goes on without it', () => {
+    const rules = [
+      rule('a', `${cubed} == 2 || true ? 1 : 0`, 'int'),
+      ...Array.from({ length: 80 }, (_, at) => rule(`r${at}`, `${cubed} == 2 || true ? 1 : 0`, 'int')),
+    ];
+    const expecting = { ...caseOf('x', rules), expect: { a: { error: 'VALIDATION_ERROR' } } };
+    expect(() => outcomesOf(rules, [expecting])).toThrow('in test case "x"');
+    const alone = rule('a', `${cubed} == 2 || true ? 1 : 0`, 'int');
+    expect(outcomesOf([alone], [caseOf('too many facts', [alone], 100)])[0]?.differences).toMatchObject([
+      { actual: { error: 'VALIDATION_ERROR' } },
+    ]);
+  });
+
+  const doubled = (first: string, type: string) =>
+    Array.from({ length: 45 }, (_, at) =>
+      rule(`a${at}`, at === 0 ? first : `fields.a${at - 1} + fields.a${at - 1}`, type),
+    );
+  test.each([
+    ['a list that doubles from rule to rule', doubled('materials.map(m, m.mass)', 'list<Kg>')],
+    ['a text that doubles from rule to rule', doubled('"texttexttexttext"', 'string')],
+    [
+      'a list that is in itself twice, again and again',
+      [rule('a', `size([1]${'.map(a, [a, a])'.repeat(45)})`, 'int')],
+    ],
+    [
+      'two such lists compared',
+      [rule('a', `[1]${'.map(a, [a, a])'.repeat(28)} == [1]${'.map(a, [a, a])'.repeat(28)} ? 1 : 0`, 'int')],
+    ],
+    [
+      'a separator that is longer than what it joins',
+      [
+        rule(
+          'a',
+          `size(materials.map(m, materials.map(n, m.name).join("${'-'.repeat(3000)}")).join("${'-'.repeat(700)}"))`,
+          'int',
+        ),
+      ],
+    ],
+    [
+      'a product of small numbers, again and again',
+      Array.from({ length: 45 }, (_, at) =>
+        rule(`a${at}`, at === 0 ? 'Number("0.1")' : `fields.a${at - 1} * fields.a${at - 1}`, 'Number'),
+      ),
+    ],
+  ])('%s fails at once', (_, rules) => {
+    const before = process.memoryUsage().heapUsed;
+    const [outcome] = outcomesOf(rules, [caseOf('x', rules)]);
+    expect(outcome?.differences[0]?.actual).toEqual({ error: 'VALIDATION_ERROR' });
+    expect(process.memoryUsage().heapUsed - before).toBeLessThan(300 * 1024 * 1024);
+  });
+
+  test('the sample is far below', () => {
+    const rules = checked(rulePackage);
+    const [one] = rulePackage.testCases;
+    const many = Array.from({ length: 200 }, () => one as RuleTestCase);
+    const outcomes = runTestCases({ ...rules, package: { ...rulePackage, testCases: many } });
+    expect(outcomes.every(({ passed }) => passed)).toBe(true);
+  });
+
+  test('checking takes time in proportion to the length of an expression', () => {
+    const sum = (terms: number) => rule('a', Array.from({ length: terms }, () => '1').join('+'), 'int');
+    const msOf = (terms: number): number => {
+      const each = Array.from({ length: 5 }, () => {
+        const start = performance.now();
+        expect(problemsOf(sum(terms))).toEqual([]);
+        return performance.now() - start;
+      });
+      return Math.min(...each);
+    };
+    msOf(900);
+    // 9 times the terms took 60 times as long.
+    expect(msOf(900)).toBeLessThan(Math.max(10, msOf(100) * 30));
   });
 });

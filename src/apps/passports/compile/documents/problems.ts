@@ -1,5 +1,9 @@
 import type { DocumentProblem, DocumentProblemCode } from '../types.ts';
 
+/** A problem quotes the document, whose names and values can be as long as the file. */
+const longestQuote = 200;
+const longestMessage = 4000;
+
 /** Collects what is wrong with a document, up to a limit: the thousandth problem helps nobody. */
 export class Problems {
   readonly #all: DocumentProblem[] = [];
@@ -10,7 +14,13 @@ export class Problems {
   }
 
   add(code: DocumentProblemCode, row: number | null, column: string | null, message: string): void {
-    if (!this.full) this.#all.push({ code, row, column, message });
+    if (this.full) return;
+    this.#all.push({
+      code,
+      row,
+      column: column === null ? null : clipped(column, longestQuote),
+      message: clipped(message, longestMessage),
+    });
   }
 
   get none(): boolean {
@@ -25,3 +35,7 @@ export class Problems {
     return this.#all;
   }
 }
+
+/** Not between the two halves of a character: PostgreSQL takes no half. */
+const clipped = (text: string, most: number): string =>
+  text.length <= most ? text : `${text.slice(0, most).toWellFormed()} …`;

@@ -27,6 +27,12 @@ interface Raw {
 /** A record longer than this means that a closing quote is missing. */
 const longestRecord = 64 * 1024;
 
+/** Far more than any kind of document has. Each row costs time and memory for each column, so the columns are counted first. */
+const mostColumns = 200;
+
+/** Values of a JSON document for each row that is allowed: its cells, and the elements of lists in them. */
+const mostValuesPerRow = 40;
+
 export function readTable(
   { format, bytes }: { readonly format: DocumentFormat; readonly bytes: Uint8Array },
   columns: readonly Column[],
@@ -44,8 +50,11 @@ export function readTable(
   }
   const text = decode(bytes, problems);
   if (text === undefined) return [];
-  const raw = format === 'csv' ? readCsv(text, limits, problems) : readJson(text, problems);
-  if (!raw || !checkColumns(raw.columns, columns, problems)) return [];
+  const raw =
+    format === 'csv'
+      ? readCsv(withoutMark(bytes), text, columns, limits, problems)
+      : readJson(text, columns, limits, problems);
+  if (!raw) return [];
   const rows: TableRow[] = [];
   for (const { row, values } of raw.rows) {
     if (problems.full) break;
@@ -53,13 +62,6 @@ export function readTable(
       problems.add('TOO_MANY_ROWS', row, null, `the file has more than ${limits.maxRows} rows; split it`);
       break;
     }
-    if (values.length !== raw.columns.length)
-      problems.add(
-        'INVALID_VALUE',
-        row,
-        null,
-        `the row has ${values.length} fields, and the first line names ${raw.columns.length} columns`,
-      );
     rows.push({ row, cells: new Map(raw.columns.map((name, at) => [name, (values[at] ?? '').trim()])) });
   }
   if (rows.length === 0 && problems.none) problems.add('EMPTY', null, null, 'the file has no rows');
@@ -119,29 +121,66 @@ function wrongByte(line: Uint8Array): number | undefined {
   return new TextEncoder().encode(text.slice(0, at)).length;
 }
 
-function readCsv(text: string, { maxRows }: DocumentLimits, problems: Problems): Raw | undefined {
+/** Without the byte order mark. */
+const withoutMark = (bytes: Uint8Array): Uint8Array =>
+  bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
+
+/** Stops the parser: what is wrong with more rows would not be told. */
+const enough = new Error('there are problems enough');
+
+/**
+ * The columns are checked before any row is read. The parser gets bytes: it would make a list of numbers of a text, which takes
+ * eight times the memory.
+ */
+function readCsv(
+  bytes: Uint8Array,
+  text: string,
+  wanted: readonly Column[],
+  { maxRows }: DocumentLimits,
+  problems: Problems,
+): Raw | undefined {
   const [first = ''] = text.split('\n', 1);
+  const options = {
+    delimiter: first.includes(';') && !first.includes(',') ? ';' : ',',
+    relax_column_count: true,
+    skip_empty_lines: true,
+    max_record_size: longestRecord,
+  } as const;
   try {
-    const records = parse(text, {
-      bom: true,
-      delimiter: first.includes(';') && !first.includes(',') ? ';' : ',',
-      info: true,
-      relax_column_count: true,
-      skip_empty_lines: true,
-      max_record_size: longestRecord,
-      // The header, and one more than is allowed: enough to know.
-      to: maxRows + 2,
-    }) as unknown as readonly { readonly record: string[]; readonly info: { readonly lines: number } }[];
-    const [header, ...rows] = records;
+    const [header] = parse(bytes, { ...options, to: 1 }) as readonly string[][];
     if (!header) {
       problems.add('EMPTY', null, null, 'the file is empty: its first line names the columns');
       return undefined;
     }
-    return {
-      columns: header.record.map((name) => name.trim()),
-      rows: rows.map(({ record, info }) => ({ row: info.lines, values: record })),
-    };
+    const columns = header.map((name) => name.trim());
+    if (!checkColumns(columns, wanted, problems)) return undefined;
+    const rows: { readonly row: number; readonly values: readonly string[] }[] = [];
+    let isHeader = true;
+    parse(bytes, {
+      ...options,
+      // The header, and one more than is allowed: enough to know.
+      to: maxRows + 2,
+      // A row is kept as it is read, cut to its columns: 20 MiB of commas would be a gigabyte of empty cells.
+      on_record: (record: string[], { lines }: { readonly lines: number }) => {
+        if (isHeader) {
+          isHeader = false;
+          return null;
+        }
+        if (problems.full) throw enough;
+        if (record.length !== columns.length)
+          problems.add(
+            'INVALID_VALUE',
+            lines,
+            null,
+            `the row has ${record.length} fields, and the first line names ${columns.length} columns`,
+          );
+        rows.push({ row: lines, values: record.slice(0, columns.length) });
+        return null;
+      },
+    });
+    return { columns, rows };
   } catch (error) {
+    if (error === enough) return undefined;
     if (!(error instanceof CsvError)) throw error;
     problems.add(
       'NOT_READABLE',
@@ -154,9 +193,17 @@ function readCsv(text: string, { maxRows }: DocumentLimits, problems: Problems):
 }
 
 /** A list of objects with the columns as keys, or an object `{ "rows": [...] }`. Numbers keep their digits. */
-function readJson(text: string, problems: Problems): Raw | undefined {
+function readJson(
+  text: string,
+  wanted: readonly Column[],
+  { maxRows }: DocumentLimits,
+  problems: Problems,
+): Raw | undefined {
   try {
-    const parsed = parseJson(text.replace(/^\ufeff/, ''), { numbersAsText: true });
+    const parsed = parseJson(text.replace(/^\ufeff/, ''), {
+      numbersAsText: true,
+      limits: { elements: maxRows + 1, keys: mostColumns, values: (maxRows + 1) * mostValuesPerRow },
+    });
     const list = isObject(parsed) && Array.isArray(parsed.rows) ? parsed.rows : parsed;
     if (!Array.isArray(list)) {
       problems.add(
@@ -167,25 +214,39 @@ function readJson(text: string, problems: Problems): Raw | undefined {
       );
       return undefined;
     }
-    return jsonRows(list as readonly Json[], problems);
+    return jsonRows(list as readonly Json[], wanted, problems);
   } catch (error) {
     if (!(error instanceof CompileError)) throw error;
-    const doubled = error.message.includes('twice');
-    problems.add(
-      doubled ? 'DOUBLED_COLUMN' : 'NOT_READABLE',
-      null,
-      null,
-      `cannot be read as JSON: ${error.message}`,
-    );
+    const { limit } = error.details;
+    if (limit === 'keys') addTooManyColumns(wanted, problems);
+    else if (limit !== undefined)
+      problems.add(
+        'TOO_MANY_ROWS',
+        limit === 'elements' ? maxRows + 1 : null,
+        null,
+        `the file has more than ${maxRows} rows, or too many values in them; split it`,
+      );
+    else
+      problems.add(
+        error.message.includes('twice') ? 'DOUBLED_COLUMN' : 'NOT_READABLE',
+        null,
+        null,
+        `cannot be read as JSON: ${error.message}`,
+      );
     return undefined;
   }
 }
 
-function jsonRows(list: readonly Json[], problems: Problems): Raw {
-  const columns = [...new Set(list.flatMap((each) => (isObject(each) ? Object.keys(each) : [])))];
+/** The keys of all entries are checked before a row is made of any. */
+function jsonRows(list: readonly Json[], wanted: readonly Column[], problems: Problems): Raw | undefined {
+  for (const [at, each] of list.entries()) {
+    if (problems.full) break;
+    if (!isObject(each)) problems.add('INVALID_VALUE', at + 1, null, 'the entry is no object');
+  }
+  const columns = keysOf(list);
+  if (!checkColumns(columns, wanted, problems)) return undefined;
   const rows = list.map((each, at) => {
     const row = at + 1;
-    if (!isObject(each)) problems.add('INVALID_VALUE', row, null, 'the entry is no object');
     const values = columns.map((name) => {
       const value = isObject(each) ? each[name] : undefined;
       if (value === undefined || value === null) return '';
@@ -202,17 +263,42 @@ function jsonRows(list: readonly Json[], problems: Problems): Raw {
     });
     return { row, values };
   });
-  return { columns, rows };
+  return problems.none ? { columns, rows } : undefined;
+}
+
+/** Stops as soon as there are too many. */
+function keysOf(list: readonly Json[]): readonly string[] {
+  const found = new Set<string>();
+  for (const each of list) {
+    if (!isObject(each)) continue;
+    for (const name in each) {
+      found.add(name);
+      if (found.size > mostColumns) return [...found];
+    }
+  }
+  return [...found];
 }
 
 const isObject = (json: Json | undefined): json is { readonly [key: string]: Json } =>
   typeof json === 'object' && json !== null && !Array.isArray(json);
 
+const addTooManyColumns = (wanted: readonly Column[], problems: Problems): void =>
+  problems.add(
+    'TOO_MANY_COLUMNS',
+    1,
+    null,
+    `the file has more than ${mostColumns} columns; such a document has ${wanted.map(({ name }) => name).join(', ')}`,
+  );
+
 function checkColumns(found: readonly string[], wanted: readonly Column[], problems: Problems): boolean {
   const names = wanted.map(({ name }) => name);
-  for (const [at, name] of found.entries()) {
-    if (found.indexOf(name) !== at)
-      problems.add('DOUBLED_COLUMN', 1, name, `the column "${name}" is there twice`);
+  if (found.length > mostColumns) {
+    addTooManyColumns(wanted, problems);
+    return false;
+  }
+  const seen = new Set<string>();
+  for (const name of found) {
+    if (seen.has(name)) problems.add('DOUBLED_COLUMN', 1, name, `the column "${name}" is there twice`);
     else if (!names.includes(name))
       problems.add(
         'UNKNOWN_COLUMN',
@@ -220,9 +306,10 @@ function checkColumns(found: readonly string[], wanted: readonly Column[], probl
         name,
         `there is no column "${name}" in such a document; it has ${names.join(', ')}`,
       );
+    seen.add(name);
   }
   for (const { name, optional } of wanted)
-    if (!optional && !found.includes(name))
+    if (!optional && !seen.has(name))
       problems.add(
         'MISSING_COLUMN',
         1,

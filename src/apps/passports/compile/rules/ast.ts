@@ -43,9 +43,13 @@ export function childrenOf(node: Node): readonly Node[] {
   }
 }
 
-export function* walk(node: Node): Generator<Node> {
-  yield node;
-  for (const child of childrenOf(node)) yield* walk(child);
+/** In the order of the text. Not recursive: `1 + 1 + …` is as deep as it is long, and each level would pass on all below it. */
+export function* walk(root: Node): Generator<Node> {
+  const pending = [root];
+  for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
+    yield node;
+    pending.push(...[...childrenOf(node)].reverse());
+  }
 }
 
 /** Some nodes say where their operator is; `start` and `end` are of the whole sub-expression. */

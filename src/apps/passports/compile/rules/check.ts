@@ -8,6 +8,7 @@ import { explain } from './explain.ts';
 import { orderOf } from './order.ts';
 import { refused } from './refused.ts';
 import { shapeProblems } from './shape.ts';
+import { atOnce, type Slices } from './slices.ts';
 
 /*
  * Checks a package before anything is compiled with it: shape, syntax, types and units, dependencies. All problems are
@@ -36,11 +37,18 @@ export type CheckResult =
 /** Everything in the package counts, test cases too. */
 export const rulesHash = (rules: RulePackage): Hash => hashJson(rules as unknown as Json);
 
-export function checkRules(rules: RulePackage): CheckResult {
+export const checkRules = (rules: RulePackage): CheckResult => atOnce(checkingRules(rules));
+
+/** As `checkRules`, and gives way after each rule. */
+export function* checkingRules(rules: RulePackage): Slices<CheckResult> {
   const shape = shapeProblems(rules);
   if (shape.length > 0) return { ok: false, problems: shape };
   const environment = environmentFor(Object.fromEntries(rules.rules.map(({ field, type }) => [field, type])));
-  const results = rules.rules.map((rule) => checkRule(rule, environment));
+  const results: ReturnType<typeof checkRule>[] = [];
+  for (const rule of rules.rules) {
+    results.push(checkRule(rule, environment));
+    yield;
+  }
   const problems = results.flatMap((result) => ('problem' in result ? [result.problem] : []));
   if (problems.length > 0) return { ok: false, problems };
   const checked = results.flatMap((result) => ('ast' in result ? [result] : []));
@@ -50,8 +58,10 @@ export function checkRules(rules: RulePackage): CheckResult {
 }
 
 /** As `checkRules`, for those who take a package with problems for an error. */
-export function mustCheck(rules: RulePackage): CheckedRules {
-  const result = checkRules(rules);
+export const mustCheck = (rules: RulePackage): CheckedRules => atOnce(mustBeChecking(rules));
+
+export function* mustBeChecking(rules: RulePackage): Slices<CheckedRules> {
+  const result = yield* checkingRules(rules);
   if (result.ok) return result.rules;
   const [first] = result.problems;
   throw new CompileError(first?.code ?? 'VALIDATION_ERROR', first?.message ?? 'the rules have problems', {

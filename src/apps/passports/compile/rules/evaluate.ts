@@ -3,6 +3,7 @@ import { negate, Quantity } from '../quantity.ts';
 import type { Hash, Json } from '../types.ts';
 import { unitNamed } from '../units.ts';
 import { isMacro, type Macro, type Node, positionOf, typeOf } from './ast.ts';
+import { BudgetExceeded, budgetOfCompile, costOf, type StepBudget } from './budget.ts';
 import { type ListVariable, lists, type Namespace, namespaces } from './environment.ts';
 import { division, functions, literal } from './functions.ts';
 import { compareOrCombine, documentOf, missing, standard } from './standard.ts';
@@ -56,8 +57,11 @@ export class EvaluationFailure extends CompileError {
   }
 }
 
-/** More than any passport needs, and short of a worker that hangs: nested comprehensions multiply. */
-const mostSteps = 1_000_000;
+/** The rule alone needs too much: no `||` and no `exists` goes on without it. */
+class TooManySteps extends EvaluationFailure {}
+
+/** A failure has a message with its place and a stack: making one takes as long as fifty steps. */
+const stepsOfFailure = 50;
 
 type Variables = ReadonlyMap<string, Traced>;
 
@@ -65,14 +69,16 @@ export class Evaluation {
   readonly #rule: string;
   readonly #inputs: Inputs;
   readonly #tracer: Tracer;
+  readonly #budget: StepBudget;
   #steps = 0;
   /** Nodes of all inputs that were read, while something is attempted. */
   #read: Hash[] = [];
 
-  constructor(rule: string, inputs: Inputs, tracer: Tracer) {
+  constructor(rule: string, inputs: Inputs, tracer: Tracer, budget: StepBudget = budgetOfCompile()) {
     this.#rule = rule;
     this.#inputs = inputs;
     this.#tracer = tracer;
+    this.#budget = budget;
   }
 
   /** The value of a rule. A failure has a node, too: that a fact is missing can be part of a passport. */
@@ -83,12 +89,7 @@ export class Evaluation {
   }
 
   #run(node: Node, variables: Variables): Traced {
-    if (++this.#steps > mostSteps)
-      throw this.#failure(
-        node,
-        'VALIDATION_ERROR',
-        `needs more than ${mostSteps} steps; simplify the expression`,
-      );
+    this.#spend(node, 1);
     switch (node.op) {
       case 'value':
         return { value: node.args as Value, node: undefined };
@@ -164,12 +165,12 @@ export class Evaluation {
     const record = this.#run(from, variables);
     const value = record.value instanceof FactRecord ? record.value[name] : undefined;
     if (value === undefined) throw this.#failure(node, 'FACT_MISSING', `there is no ${name}`);
-    return this.#withElements(this.#result(node, value, [record]));
+    return this.#withElements(node, this.#result(node, value, [record]));
   }
 
   #index(node: Node, list: Node, at: Node, variables: Variables): Traced {
     const [from, index] = [this.#run(list, variables), this.#run(at, variables)];
-    const elements = this.#elementsOf(from);
+    const elements = this.#elementsOf(node, from);
     const found = elements[Number(index.value)];
     if (!found)
       throw this.#failure(
@@ -180,13 +181,14 @@ export class Evaluation {
     // The list first: which element it is can depend on more than the element.
     const children = found.node === from.node ? [from, index] : [from, found, index];
     const result = this.#result(node, found.value, children);
-    return this.#withElements(result);
+    return this.#withElements(node, result);
   }
 
   #call(node: Node, name: string, args: readonly Node[], variables: Variables): Traced {
     if (name === 'has') return this.#has(node, args[0], variables);
     const operands = args.map((each) => this.#run(each, variables));
     const values = operands.map(({ value }) => value);
+    this.#spend(node, costOfCall(name, values));
     const returns = typeOf(node);
     return this.#guard(node, () => {
       if (name === 'div') {
@@ -198,7 +200,7 @@ export class Evaluation {
         ? literal(name, values[0])
         : (functions[name]?.(values, returns) ?? standard(name, values));
       if (value === undefined) throw this.#failure(node, 'RULE_TYPE_ERROR', `there is no function ${name}`);
-      return this.#withElements(this.#result(node, value, operands));
+      return this.#withElements(node, this.#result(node, value, operands));
     });
   }
 
@@ -241,11 +243,12 @@ export class Evaluation {
   #binary(node: Node, op: string, [left, right]: readonly [Node, Node], variables: Variables): Traced {
     const operands = [this.#run(left, variables), this.#run(right, variables)] as const;
     const [a, b] = [operands[0].value, operands[1].value];
+    this.#spend(node, costOf(a) + costOf(b));
     return this.#guard(node, () => {
       const value = compareOrCombine(op, a, b);
       const result = this.#result(node, value, operands);
       if (op !== '+' || !isList(value)) return result;
-      return { ...result, elements: operands.flatMap((each) => this.#elementsOf(each)) };
+      return { ...result, elements: operands.flatMap((each) => this.#elementsOf(node, each)) };
     });
   }
 
@@ -266,7 +269,7 @@ export class Evaluation {
       steps.push(result);
       return result;
     };
-    const elements = this.#elementsOf(list);
+    const elements = this.#elementsOf(node, list);
     if (macro === 'all' || macro === 'exists') {
       const value = this.#quantify(node, macro === 'exists', body[0], elements, name, variables, steps);
       return this.#result(node, value, [list, ...steps]);
@@ -322,7 +325,7 @@ export class Evaluation {
     try {
       return this.#run(node, variables);
     } catch (error) {
-      if (!(error instanceof EvaluationFailure)) throw error;
+      if (!(error instanceof EvaluationFailure) || error instanceof TooManySteps) throw error;
       error.node = this.#failedNode(node, error.code, [...new Set(this.#read)]);
       return error;
     } finally {
@@ -343,41 +346,61 @@ export class Evaluation {
     return traced;
   }
 
-  #elementsOf(list: Traced): readonly Traced[] {
+  #elementsOf(node: Node, list: Traced): readonly Traced[] {
     if (list.elements) return list.elements;
+    this.#spend(node, costOf(list.value));
     return isList(list.value) ? list.value.map((value) => ({ value, node: list.node })) : [];
   }
 
-  #withElements(traced: Traced): Traced {
-    return isList(traced.value) ? { ...traced, elements: this.#elementsOf(traced) } : traced;
+  #withElements(node: Node, traced: Traced): Traced {
+    return isList(traced.value) ? { ...traced, elements: this.#elementsOf(node, traced) } : traced;
   }
 
-  #result(
-    { op, start, end, args }: Node,
-    value: Value,
-    from: readonly Traced[],
-    more?: { readonly [key: string]: Json },
-  ): Traced {
+  #result(at: Node, value: Value, from: readonly Traced[], more?: { readonly [key: string]: Json }): Traced {
+    this.#spend(at, costOf(value));
+    const { op, start, end, args } = at;
     const children = from.flatMap(({ node }) => (node === undefined ? [] : [node]));
     const name = op === 'call' || op === 'rcall' ? (args as readonly [string, ...unknown[]])[0] : op;
-    const at = { rule: this.#rule, start, end, op: name };
-    return { value, node: this.#tracer.expression(at, valueForProof(value), children, more) };
+    const place = { rule: this.#rule, start, end, op: name };
+    return { value, node: this.#tracer.expression(place, valueForProof(value), children, more) };
   }
 
-  /** Gives errors of numbers and functions their place in the rule. */
+  /** Before the work is done: one sub-expression can ask for more than a rule may use. */
+  #spend(node: Node, steps: number): void {
+    if (steps === 0) return;
+    this.#steps += steps;
+    const most = this.#budget.mostOfRule;
+    if (this.#steps > most)
+      throw new TooManySteps('VALIDATION_ERROR', `needs more than ${most} steps; simplify the expression`, {
+        rule: this.#rule,
+        node,
+      });
+    this.#budget.spend(this.#rule, steps);
+  }
+
+  /** Gives errors of numbers and functions their place in the rule. Limits of the whole computation have none. */
   #guard<T>(node: Node, run: () => T): T {
     try {
       return run();
     } catch (error) {
       if (!(error instanceof CompileError) || error instanceof EvaluationFailure) throw error;
+      if (error instanceof BudgetExceeded || error.code === 'PROOF_TOO_LARGE') throw error;
       throw this.#failure(node, error.code, error.message);
     }
   }
 
   #failure(node: Node, code: CompileErrorCode, message: string): EvaluationFailure {
+    this.#spend(node, stepsOfFailure);
     return new EvaluationFailure(code, message, { rule: this.#rule, node });
   }
 }
+
+/** `join` repeats its separator. */
+const costOfCall = (name: string, values: readonly Value[]): number =>
+  values.reduce((sum, value) => sum + costOf(value), 0) +
+  (name === 'join' && values[0] !== undefined && values[1] !== undefined && isList(values[0])
+    ? values[0].length * costOf(values[1])
+    : 0);
 
 function namespaceOf(node: Node, variables: Variables): Namespace | undefined {
   if (node.op !== 'id' || variables.has(node.args)) return undefined;

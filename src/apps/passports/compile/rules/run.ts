@@ -1,8 +1,10 @@
 import { CompileError } from '../errors.ts';
 import type { Fact, FieldResult, Hash, Item, Json, Product, Rule } from '../types.ts';
+import { budgetOfCompile, costOf, type StepBudget } from './budget.ts';
 import type { CheckedRule, CheckedRules } from './check.ts';
 import { Evaluation, EvaluationFailure, type Traced, type Tracer } from './evaluate.ts';
 import { CompileInputs, type FieldValue, type InputTracer } from './inputs.ts';
+import { atOnce, type Slices } from './slices.ts';
 import { valueToJson } from './values.ts';
 
 /** Makes all nodes of a derivation. */
@@ -38,19 +40,36 @@ export function runRules(
   rules: readonly CheckedRule[],
   input: RunInput,
   tracer: RuleTracer,
+  budget: StepBudget = budgetOfCompile(),
 ): readonly FieldOutcome[] {
+  return atOnce(runningRules(rules, input, tracer, budget));
+}
+
+/** As `runRules`, and gives way after each rule. */
+export function* runningRules(
+  rules: readonly CheckedRule[],
+  input: RunInput,
+  tracer: RuleTracer,
+  budget: StepBudget,
+): Slices<readonly FieldOutcome[]> {
   const fields = new Map<string, FieldValue>();
   const inputs = new CompileInputs(input, fields, tracer);
-  return rules.map((checked) => {
+  const outcomes: FieldOutcome[] = [];
+  for (const checked of rules) {
     const { rule } = checked;
-    const { result, from } = resultOf(checked, input, () =>
-      new Evaluation(rule.field, inputs, tracer).evaluate(checked.ast),
+    const { result, from } = resultOf(checked, input, budget, () =>
+      new Evaluation(rule.field, inputs, tracer, budget).evaluate(checked.ast),
     );
     const node = tracer.field(rule, result, from?.node);
     fields.set(rule.field, { value: result.status === 'value' ? from?.value : undefined, node });
-    return { rule, result, node };
-  });
+    outcomes.push({ rule, result, node });
+    yield;
+  }
+  return outcomes;
 }
+
+/** As JSON, for the payload, with an object for each element: as much as eight lists of its values. */
+const copiesOfResult = 8;
 
 interface Result {
   readonly result: FieldResult;
@@ -60,6 +79,7 @@ interface Result {
 function resultOf(
   { rule }: CheckedRule,
   { product, item, issuedAt }: RunInput,
+  budget: StepBudget,
   evaluate: () => Traced,
 ): Result {
   if (!rule.categories.includes(product.category))
@@ -71,6 +91,7 @@ function resultOf(
   if (isEarly && rule.early === 'withhold') return { result: notYet, from: undefined };
   try {
     const from = evaluate();
+    budget.spend(rule.field, costOf(from.value) * copiesOfResult);
     return { result: { status: 'value', value: json(rule, from) }, from };
   } catch (error) {
     if (!(error instanceof EvaluationFailure) || error.code !== 'FACT_MISSING') throw error;
