@@ -90,7 +90,7 @@ async function openBlobs(
   return FileBlobs.open(folder).catch((error: unknown) => {
     throw new TallymanError(
       'BAD_CONFIG',
-      `boundary.objects.folder (${folder}) cannot be used: ${(error as Error).message}`,
+      `boundary.objects.folder (${folder}) cannot be used: ${messageOf(error)}`,
       { cause: error },
     );
   });

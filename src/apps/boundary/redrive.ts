@@ -161,7 +161,11 @@ const alreadyResolved = (stream: StreamId, offset: number, { how, by }: Resoluti
     `the fact at offset ${offset} of ${streamName(stream)} was ${how} by the fact at offset ${by}`,
   );
 
-const recordIn = ({ text }: QuarantinedEntry): FactRecord => JSON.parse(text) as FactRecord;
+/** A redrive decides that the content is new, so that former ids do not count for it. */
+function recordIn({ text }: QuarantinedEntry): FactRecord {
+  const { formerIds: _, ...record } = JSON.parse(text) as FactRecord;
+  return record;
+}
 
 /** A redrive of a redrive stands for the first one: that is what has the gap record that consumers know. */
 const originOf = ({ epoch, offset, messageId }: QuarantinedEntry, record: FactRecord): StandsFor =>

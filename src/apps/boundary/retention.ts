@@ -1,4 +1,5 @@
 /** What may be trimmed, and what keeps the rest from it. */
+import { peerConsumer } from './handoff/source.ts';
 import type { ConsumerState, FactStore, StreamId, StreamState } from './store/store.ts';
 
 export interface Pin {
@@ -12,14 +13,24 @@ export interface Pin {
 
 /** What pins the space of a stream. Undefined if everything is confirmed. */
 export function pinOf(state: StreamState, consumers: readonly ConsumerState[]): Pin | undefined {
-  const slowest = consumers.reduce<ConsumerState | undefined>(
-    (a, b) => (a && a.cursor <= b.cursor ? a : b),
-    undefined,
-  );
+  const peer = consumers.length > 0 ? missingPeer(state, consumers) : undefined;
+  const slowest =
+    peer === undefined
+      ? consumers.reduce<ConsumerState | undefined>((a, b) => (a && a.cursor <= b.cursor ? a : b), undefined)
+      : { name: peer, cursor: 0, confirmedAt: undefined };
   const cursor = Math.max(slowest?.cursor ?? 0, state.first - 1);
   const backlog = state.last - cursor;
   if (backlog <= 0) return undefined;
   return { name: slowest?.name, cursor, backlog, confirmedAt: slowest?.confirmedAt };
+}
+
+/**
+ * The consumer of the zone that facts go to, if there is none yet: where that zone connects, or bundles are carried, it begins with the
+ * first fetch or the first receipts. Until then nothing of a store buffer is confirmed.
+ */
+function missingPeer({ buffer, to }: StreamId, consumers: readonly ConsumerState[]): string | undefined {
+  const peer = peerConsumer(to);
+  return buffer === 'store' && !consumers.some(({ name }) => name === peer) ? peer : undefined;
 }
 
 export function describePin(pin: Pin | undefined): string {
@@ -35,12 +46,13 @@ export function describePin(pin: Pin | undefined): string {
 
 /**
  * Trims facts that every consumer has confirmed and that are older than this, by the node's clock. A fact that some
- * consumer has not confirmed stays, however old it is; so does everything while there is no consumer.
+ * consumer has not confirmed stays, however old it is; so does everything while there is no consumer, and in a store buffer while the
+ * zone that it goes to has not fetched yet.
  */
 export async function trimConfirmed(store: FactStore, stream: StreamId, olderThan: Date): Promise<number> {
   // In this order: a consumer that is created in between begins at the oldest fact that is left.
   const consumers = await store.consumers(stream);
-  if (consumers.length === 0) return 0;
+  if (consumers.length === 0 || missingPeer(stream, consumers) !== undefined) return 0;
   const young = await store.offsetAt(stream, olderThan);
   const upTo = Math.min(young - 1, ...consumers.map(({ cursor }) => cursor));
   return upTo < 1 ? 0 : store.trim(stream, upTo);

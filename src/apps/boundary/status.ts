@@ -24,7 +24,7 @@ export interface StreamStatus extends StreamId {
   /** The age of the oldest of those; 0 if there are none. */
   readonly lagSeconds: number;
   readonly quarantined: number;
-  /** Of `store`: events that a rule should have made facts of, and that can never be one. */
+  /** Of `store`: events that matched a rule but cannot become a fact. */
   readonly refusedEvents: number;
   /** Facts that were dropped because the stream was full, or that a restore has cost. */
   readonly dropped: number;

@@ -7,14 +7,13 @@ import { TenantDatabase } from '../../engine/database/tenant.ts';
 import { pause } from '../../engine/resilience/deadline.ts';
 import { isGap } from './domain/record.ts';
 import type { NodeParts } from './node.ts';
+import { keyOf, ofStream } from './store/postgres/stream-key.ts';
 import type { StreamId } from './store/store.ts';
 
 const page = { limit: 500, maxBytes: 4 * 1024 * 1024 } as const;
-const ofStream = 'tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4';
-const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
 
-/** While producers append, the index takes one part of the time and leaves this many to them. */
-const partsForAppends = 4;
+/** While producers append, indexing sleeps four times as long as its last page took. */
+const sleepFactor = 4;
 
 /** Brings the index up to the end of every log. */
 export async function indexSubjects(node: NodeParts, signal?: AbortSignal): Promise<void> {
@@ -26,7 +25,7 @@ export async function indexSubjects(node: NodeParts, signal?: AbortSignal): Prom
     for (let isMore = true; isMore && !signal?.aborted; ) {
       const begun = performance.now();
       isMore = await indexPage(node, stream);
-      if (intake.isBusy) await pause(partsForAppends * (performance.now() - begun), signal);
+      if (intake.isBusy) await pause(sleepFactor * (performance.now() - begun), signal);
     }
   }
 }

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -120,6 +120,15 @@ test('BND-2, BND-3, BND-7: append, find, fetch and confirm, tail; consumers are 
     ],
   });
   expect((await cli('zones', 'status')).stdout).toContain('No consumer has confirmed anything: 5 facts wait');
+}, 300_000);
+
+test('BND-4: where nothing was received yet there is no epoch to accept, and the command says so', async () => {
+  const { cli, json } = await plant();
+  const token = (after: number) => `${randomUUID()}:${after}:${'ab'.repeat(32)}`;
+  const accept = ['zones', 'accept-epoch', 'enterprise'] as const;
+  expect((await cli(...accept, token(0))).stdout).toContain('There is nothing to accept');
+  expect(await json(...accept, token(0))).toMatchObject({ existing: true, frontier: 0 });
+  expect(complaint(await cli(...accept, token(5)))).toContain('zones new-epoch plant-a --after 0');
 }, 300_000);
 
 test('BND-5, BND-6: objects put and get, and a fact that names one', async () => {

@@ -26,14 +26,24 @@ test('BND-9: a stream may hold its limit, or what the disk has left; a disk with
 });
 
 test('BND-9: the slowest consumer is named as what pins the space', () => {
-  const state = { first: 11, last: 100 } as StreamState;
+  const state = { buffer: 'store', to: 'enterprise', first: 11, last: 100 } as StreamState;
   const consumer = (name: string, cursor: number, confirmedAt?: Date) =>
     ({ name, cursor, confirmedAt }) as ConsumerState;
-  const pinned = (...consumers: ConsumerState[]) => describePin(pinOf(state, consumers));
+  const peer = consumer('peer:enterprise', 95, new Date(0));
+  const pinned = (...consumers: ConsumerState[]) => describePin(pinOf(state, [peer, ...consumers]));
   expect(pinned(consumer('erp', 90), consumer('dead', 20, new Date(0)), consumer('mes', 100))).toBe(
     'Consumer "dead" pins 80 facts after offset 20; it last confirmed at 1970-01-01T00:00:00.000Z.',
   );
   expect(pinned(consumer('never', 0))).toContain('pins 90 facts after offset 10; it has never confirmed');
-  expect(pinned()).toBe('No consumer has confirmed anything: 90 facts wait for the first one.');
-  expect(pinned(consumer('mes', 100))).toContain('Everything is confirmed');
+  expect(pinned(consumer('mes', 100))).toContain('Consumer "peer:enterprise" pins 5 facts after offset 95');
+  expect(describePin(pinOf(state, [{ ...peer, cursor: 100 }]))).toContain('Everything is confirmed');
+  expect(describePin(pinOf(state, []))).toBe(
+    'No consumer has confirmed anything: 90 facts wait for the first one.',
+  );
+  // The other zone is to connect, and has not done so yet.
+  expect(describePin(pinOf(state, [consumer('mes', 100, new Date(0))]))).toBe(
+    'Consumer "peer:enterprise" pins 90 facts after offset 10; it has never confirmed anything.',
+  );
+  const forward = { ...state, buffer: 'forward' } as StreamState;
+  expect(describePin(pinOf(forward, [consumer('mes', 100)]))).toContain('Everything is confirmed');
 });

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { confirmReceipt, fetchFacts } from '../../../src/apps/boundary/consume.ts';
+import { peerConsumer } from '../../../src/apps/boundary/handoff/source.ts';
 import { Admission } from '../../../src/apps/boundary/limits/admission.ts';
 import { defaultLimits } from '../../../src/apps/boundary/limits/fill.ts';
 import { trimConfirmed } from '../../../src/apps/boundary/retention.ts';
@@ -42,6 +43,10 @@ test('BND-9: appends are refused at 80 %, accepted again at 70 %, nothing is los
   expect(await append(store, admissionOn(), 'other')).toBe(false);
 
   const { entries } = await fetchFacts(store, stream, { consumer: 'erp', limit: 50 });
+  // The other zone has everything.
+  const peer = { consumer: peerConsumer('enterprise') };
+  const sent = await fetchFacts(store, stream, { ...peer, limit: 1000 });
+  await confirmReceipt(store, stream, { ...peer, offset: sent.entries.at(-1)?.offset ?? 0 });
   await expect(admission.admit(stream, 1)).rejects.toThrow('Consumer "erp" pins');
   const confirmAndTrim = async (offset: number): Promise<void> => {
     await confirmReceipt(store, stream, { consumer: 'erp', offset });

@@ -1,6 +1,7 @@
 /** Databases that are restored from a real backup: a copy of the files of a stopped server. The way back is by the command line. */
 import { execFile } from 'node:child_process';
 import { realpath, rm } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
@@ -117,6 +118,19 @@ const troubleOf = async (place: Place): Promise<string> =>
     .map(({ trouble }) => trouble)
     .join('\n');
 
+/** Waits until a hand-off has read everything that a zone sends, and had time to deliver it. */
+async function attempted(place: Place, to: string): Promise<void> {
+  const end = await last(place, `boundary/store/${place.zone}/${to}`);
+  await until('a hand-off has tried', async () => {
+    const found = await place.rows('select 1 from boundary.consumers where name = $1 and fetched >= $2', [
+      `peer:${to}`,
+      end,
+    ]);
+    return found.length === 1;
+  });
+  await sleep(1000);
+}
+
 const ids = (letter: string, from: number, to: number): string[] =>
   numbers(from, to).map((n) => `${letter}${n}`);
 
@@ -153,6 +167,7 @@ test('BND-4: a sender restored from a backup of 1,000 facts ago is refused, and 
   await append(plant, node, 'enterprise', ['m1150'], 'other');
   const status = await plant.cli('zones', 'status');
   expect(status.stdout).toContain('tallyman zones new-epoch enterprise --after 1200');
+  await attempted(plant, 'enterprise');
   expect(await frontier(enterprise, 'plant-a')).toBe(1200);
   expect(complaint(await plant.cli('zones', 'new-epoch', 'enterprise'))).toMatch(
     /has plant-a → enterprise up to offset 1200; here it ends at 271.*append 71 facts again.*add --yes/s,
@@ -175,6 +190,7 @@ test('BND-4: a sender restored from a backup of 1,000 facts ago is refused, and 
   expect(JSON.parse(again.stdout)).toMatchObject({ token, appended_again: 71 });
   // Nothing crosses before the other zone agrees.
   await append(plant, node, 'enterprise', ids('p', 1, 5));
+  await attempted(plant, 'enterprise');
   expect(await frontier(enterprise, 'plant-a')).toBe(1200);
   expect(complaint(await far('zones', 'accept-epoch', 'plant-a', 'x', '--yes'))).toContain('zones new-epoch');
   const elsewhere = token.replace(':1200:', ':1199:');

@@ -139,7 +139,7 @@ describe('the part boundary of serve', () => {
     ]);
   });
 
-  test('BND-12: a certificate that is refused, or may not do this, is an audit event', async () => {
+  test('BND-12: a certificate that is refused, or may not do this, and plain HTTP are audit events', async () => {
     const { plant, enterprise } = await pairedZones();
     const { port, stop } = await serveZone(plant);
     const stranger = await clientOf(enterprise, 'producer', port);
@@ -150,10 +150,25 @@ describe('the part boundary of serve', () => {
     await expect(unknown.appendFact(factOf('x', 'plant-a', 'enterprise'))).rejects.toMatchObject({
       code: Code.Unauthenticated,
     });
+    const own = await clientOf(plant, 'producer', port);
+    await expect(
+      own.deliverFacts({ stream: { fromZone: 'enterprise', toZone: 'plant-a' } }),
+    ).rejects.toMatchObject({ code: Code.PermissionDenied });
+    // The first is written at once, the others are counted.
+    for (let times = 0; times < 3; times += 1)
+      expect((await fetch(`http://localhost:${port}/objects/b/k`)).status).toBe(400);
     await stop();
     const lines = await plant.rows(
-      'select actor, action, outcome, status, code, resource from tallyman_server.audit_events order by id',
+      'select actor, action, outcome, status, code, resource, times from tallyman_server.audit_events order by id',
     );
+    const plainHttp = {
+      actor: expect.stringMatching(/127\.0\.0\.1|::1/),
+      action: 'boundary.connect',
+      outcome: 'refused',
+      status: 401,
+      code: 'PLAIN_HTTP',
+      resource: expect.stringContaining('plain HTTP is refused'),
+    };
     expect(lines).toEqual([
       {
         actor: 'spiffe://example/zone/enterprise/producer',
@@ -162,6 +177,7 @@ describe('the part boundary of serve', () => {
         status: 403,
         code: 'NOT_ALLOWED',
         resource: expect.stringContaining('cannot speak for "plant-a"'),
+        times: 1,
       },
       {
         actor: expect.stringMatching(/127\.0\.0\.1|::1/),
@@ -170,7 +186,19 @@ describe('the part boundary of serve', () => {
         status: 401,
         code: 'CERTIFICATE_REFUSED',
         resource: expect.stringContaining('is not accepted'),
+        times: 1,
       },
+      {
+        actor: 'spiffe://example/zone/plant-a/producer',
+        action: 'boundary.deliver',
+        outcome: 'refused',
+        status: 403,
+        code: 'NOT_ALLOWED',
+        resource: expect.stringContaining('only a peer may'),
+        times: 1,
+      },
+      { ...plainHttp, times: 1 },
+      { ...plainHttp, times: 2 },
     ]);
   });
 

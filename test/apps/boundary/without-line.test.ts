@@ -174,10 +174,13 @@ test('BND-9: by configuration a backlog crosses in steps of what a second may ha
   await producer.appendFacts({ facts: ids(1, 100).map((id) => factOf(id, 'plant-a', 'enterprise')) });
   await serveZone(enterprise);
   await until('all has crossed', async () => (await frontier(enterprise)) === 100);
-  const receipts = await enterprise.rows<{ facts: number }>(
-    'select (to_offset - from_offset + 1)::int as facts from boundary.receipts order by to_offset',
+  const receipts = await enterprise.rows<{ facts: number; at: number }>(
+    'select (to_offset - from_offset + 1)::int as facts, received_at::float8 as at from boundary.receipts order by to_offset',
   );
   expect(receipts.map(({ facts }) => facts)).toEqual([20, 20, 20, 20, 20]);
+  // The first goes at once, the last has no backlog behind it: three wait for a second each. Half of that, should the first be slow.
+  const [first, last] = [receipts[0]?.at ?? 0, receipts.at(-1)?.at ?? 0];
+  expect(last - first).toBeGreaterThan(1500);
   const cli = cliOn(plant.url, { env: { ...plant.env, ...more }, cwd: plant.folder });
   expect((await cli('zones', 'status')).stdout).toContain('a backlog crosses with up to 20 facts per second');
 }, 120_000);

@@ -2,6 +2,7 @@
 import { createHash, hash } from 'node:crypto';
 import { boundaryApp } from '../../../src/apps/boundary/app.ts';
 import { boundaryKeys } from '../../../src/apps/boundary/config.ts';
+import { receiptText } from '../../../src/apps/boundary/domain/receipt.ts';
 import { isGap } from '../../../src/apps/boundary/domain/record.ts';
 import { openNode } from '../../../src/apps/boundary/node.ts';
 import { settingsFrom } from '../../../src/apps/boundary/settings.ts';
@@ -25,6 +26,8 @@ export interface Content {
 export interface ReceiptRange {
   readonly buffer: string;
   readonly receipt: readonly [number, number];
+  /** Of all that is signed, and the signature. */
+  readonly hash: string;
 }
 
 const settings = settingsFrom(settingsOf(boundaryKeys, loadConfig([boundaryApp], { env: process.env })));
@@ -71,7 +74,14 @@ for (const stream of streams) {
   }
   for (let after = 0; ; ) {
     const page = await store.receipts(stream, { after, limit: 1000 });
-    for (const { fromOffset, toOffset } of page) print({ buffer, receipt: [fromOffset, toOffset] });
+    for (const receipt of page) {
+      const signed = [receiptText(receipt), receipt.keyId, Buffer.from(receipt.signature).toString('hex')];
+      print({
+        buffer,
+        receipt: [receipt.fromOffset, receipt.toOffset],
+        hash: hash('sha256', JSON.stringify(signed)),
+      });
+    }
     const last = page.at(-1);
     if (!last) break;
     after = last.toOffset;

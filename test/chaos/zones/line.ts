@@ -26,14 +26,29 @@ export interface Line {
   close(): Promise<void>;
 }
 
-/** TEST_ZONES_LINE=proxy: not the cable, also where there is the right. */
+/** TEST_ZONES_LINE=proxy: not the cable, also where there is the right. Says which one it is. */
 export async function openLine(): Promise<Line> {
+  const line = await cableOrProxy();
+  console.info(`the line between the zones: ${line.kind}`);
+  return line;
+}
+
+async function cableOrProxy(): Promise<Line> {
   if (process.env.TEST_ZONES_LINE === 'proxy') return LoopbackLine.open('TEST_ZONES_LINE says so');
   if (!canMakeNamespaces) return LoopbackLine.open('needs root on Linux');
   try {
     return await CableLine.open();
   } catch (error) {
-    return LoopbackLine.open(messageOf(error).split('\n')[0] ?? '');
+    const message = messageOf(error);
+    // Root of a container without CAP_NET_ADMIN or CAP_SYS_ADMIN. Anything else is a fault that a proxy would hide.
+    if (!/not permitted|permission denied/i.test(message))
+      throw new Error(
+        `the network namespaces cannot be made (TEST_ZONES_LINE=proxy does without): ${message}`,
+        {
+          cause: error,
+        },
+      );
+    return LoopbackLine.open(message.trim().replaceAll('\n', ' '));
   }
 }
 

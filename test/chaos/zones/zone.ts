@@ -33,7 +33,7 @@ export class Zone {
   readonly answered = new Map<string, number>();
   /** What should not have happened. */
   readonly complaints: string[] = [];
-  /** What the node has said last. */
+  /** What the node has said last, since it was started. */
   log = '';
   readonly #options: ZoneOptions;
   readonly #children = new Set<ChildProcess>();
@@ -43,6 +43,7 @@ export class Zone {
   #producer: ChildProcess | undefined;
   #isServing = false;
   #isWanted = false;
+  #restart: NodeJS.Timeout | undefined;
   #url = '';
 
   constructor(options: ZoneOptions) {
@@ -75,20 +76,25 @@ export class Zone {
 
   /** Runs until `stop`: as a service manager does, it starts a node again that has ended. */
   serve(): void {
+    clearTimeout(this.#restart);
     this.#isWanted = true;
     this.#isServing = false;
+    this.log = '';
     const child = this.#spawn([main, 'serve', '--only', 'boundary', '--migrate']);
     this.#node = child;
     for (const output of [child.stdout, child.stderr])
       output?.on('data', (text: Buffer) => {
+        // What a process said that was killed may come late.
+        if (this.#node !== child) return;
         this.log = (this.log + text).slice(-20_000);
-        if (/zone [a-z-]+ on https/.test(String(text))) this.#isServing = true;
+        // A line may come in parts.
+        if (/zone [a-z-]+ on https/.test(this.log)) this.#isServing = true;
       });
     child.once('exit', (code) => {
       if (this.#node !== child) return;
       if (this.#isServing && this.#isWanted)
         this.complaints.push(`the node ended by itself with ${code}: ${this.log.slice(-2000)}`);
-      if (this.#isWanted) setTimeout(() => this.#isWanted && this.serve(), 300);
+      if (this.#isWanted) this.#restart = setTimeout(() => this.serve(), 300);
     });
   }
 
@@ -99,6 +105,7 @@ export class Zone {
   async killNode(): Promise<void> {
     const child = this.#node;
     this.#isWanted = false;
+    clearTimeout(this.#restart);
     if (!child || child.exitCode !== null || child.signalCode !== null) return;
     child.kill('SIGKILL');
     await once(child, 'exit');

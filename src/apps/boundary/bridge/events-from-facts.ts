@@ -10,12 +10,12 @@ import { pause } from '../../../engine/resilience/deadline.ts';
 import { Outage } from '../../../engine/resilience/outage.ts';
 import { emitMany } from '../../../events/emit.ts';
 import { streamName } from '../domain/delivery.ts';
-import { eventOfFact, isTold } from '../domain/event-rules.ts';
+import { eventOfFact, matchesAnyRule } from '../domain/event-rules.ts';
 import { isGap } from '../domain/record.ts';
 import { nodePrefix } from '../handoff/source.ts';
 import type { NodeParts } from '../node.ts';
 import type { Settings } from '../settings.ts';
-import { create } from '../store/postgres/consumers.ts';
+import { advance, create, cursorOf, removeAll } from '../store/postgres/consumers.ts';
 import type { StoredEntry, StreamId } from '../store/store.ts';
 
 /** Its cursor is that of a consumer, so that no fact is trimmed before it is an event, and status and alarms know of it. */
@@ -23,14 +23,6 @@ export const eventsConsumer = `${nodePrefix}events`;
 
 const page = { limit: 500, maxBytes: 4 * 1024 * 1024 } as const;
 const afterErrorMs = 2000;
-const ofConsumer = 'tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4 and name = $5';
-const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [
-  tenantId,
-  buffer,
-  from,
-  to,
-  eventsConsumer,
-];
 
 interface Parts extends Pick<NodeParts, 'database' | 'store'> {
   readonly settings: Pick<Settings, 'zone' | 'zones' | 'tenantId' | 'receivedRules'>;
@@ -66,14 +58,16 @@ export class EventsFromFacts {
     );
   }
 
-  /** Facts that come from now on are events; without rules none are, and nothing is kept for it. */
+  /** Creates the consumers, so that facts received from now on become events. Without rules it deletes them. */
   async listen(): Promise<void> {
     const { settings, database } = this.#parts;
+    const { tenantId } = settings;
     if (settings.receivedRules.length > 0) for (const { stream } of this.#loops) await this.#begin(stream);
     else
-      await new TenantDatabase(database, settings.tenantId).query(
-        `delete from boundary.consumers where tenant_id = $1 and buffer = 'forward' and name = $2`,
-        [settings.tenantId, eventsConsumer],
+      await removeAll(
+        new TenantDatabase(database, tenantId),
+        { tenantId, buffer: 'forward' },
+        eventsConsumer,
       );
   }
 
@@ -105,20 +99,16 @@ export class EventsFromFacts {
   async #turn(stream: StreamId, signal: AbortSignal): Promise<void> {
     const { database, store } = this.#parts;
     const on = new TenantDatabase(database, stream.tenantId);
-    const cursor = await cursorOf(on, stream);
+    const cursor = await cursorOf(on, stream, eventsConsumer);
     // Somebody has deleted it.
     if (cursor === undefined) return this.#begin(stream);
     const entries = await store.read(stream, { after: cursor, ...page, waitMs: 10_000, signal });
     const last = entries.at(-1);
     if (!last) return;
     await on.transaction(async (tx) => {
-      if ((await cursorOf(tx, stream, 'for update')) !== cursor) return;
+      if ((await cursorOf(tx, stream, eventsConsumer, { lock: true })) !== cursor) return;
       await this.#emit(tx, stream, entries);
-      await tx.query(
-        `update boundary.consumers
-            set cursor = $6, fetched = greatest(fetched, $6), confirmed_at = clock_timestamp() where ${ofConsumer}`,
-        [...keyOf(stream), last.offset],
-      );
+      await advance(tx, stream, eventsConsumer, last.offset);
     });
   }
 
@@ -128,26 +118,19 @@ export class EventsFromFacts {
       `select coalesce(nullif(current_setting('tallyman.max_payload_bytes', true), ''), '1048576')::integer as most`,
     );
     const most = rows[0]?.most ?? 0;
-    const told = entries.flatMap(({ record, offset }) =>
-      !isGap(record) && isTold(receivedRules, record) ? [eventOfFact(tenantId, record, offset, most)] : [],
+    const events = entries.flatMap(({ record, offset }) =>
+      !isGap(record) && matchesAnyRule(receivedRules, record)
+        ? [eventOfFact(tenantId, record, offset, most)]
+        : [],
     );
-    await emitMany(tx, told);
+    await emitMany(tx, events);
   }
 
   async #begin(stream: StreamId): Promise<void> {
     const { database, store } = this.#parts;
     const on = new TenantDatabase(database, stream.tenantId);
-    if ((await cursorOf(on, stream)) !== undefined) return;
+    if ((await cursorOf(on, stream, eventsConsumer)) !== undefined) return;
     const last = (await store.state(stream))?.last ?? 0;
     await create(on, stream, eventsConsumer, last, { instance: 'node', leaseMs: 0 });
   }
-}
-
-/** Relies on consumers_pkey. */
-async function cursorOf(on: Queryable, stream: StreamId, lock = ''): Promise<number | undefined> {
-  const { rows } = await on.query<{ cursor: number }>(
-    `select cursor::float8 as cursor from boundary.consumers where ${ofConsumer} ${lock}`,
-    keyOf(stream),
-  );
-  return rows[0]?.cursor;
 }

@@ -1,8 +1,9 @@
 /**
- * Events of other apps become facts, by rules of the configuration (BND-16, decision 36). A listener for each zone that facts go
- * to: a zone whose stream is full keeps up no other.
+ * Events of other apps become facts, by rules of the configuration (BND-16, decision 36). There is a listener for each zone that
+ * facts go to: a full stream to one zone does not hold up events for other zones.
  */
 import type { Queryable } from '../../../engine/database/database.ts';
+import { withinTenant } from '../../../engine/database/tenant.ts';
 import type { Logger } from '../../../engine/logger.ts';
 import { type EventBatch, EventFollower } from '../../../events/follower.ts';
 import { BoundaryError } from '../domain/errors.ts';
@@ -54,7 +55,9 @@ export class FactsFromEvents {
     );
   }
 
-  /** From now on events are kept until they are facts; those of zones without a rule are not any more. */
+  /**
+   * Registers a listener for each zone that a rule names. Deletes the listeners of other zones, and with them their waiting events.
+   */
   async listen(): Promise<void> {
     const { database } = this.#parts;
     const wanted = [...this.#followers.keys()].map(listenerOf);
@@ -115,26 +118,24 @@ export class FactsFromEvents {
   }
 
   async #note(tx: Queryable, zone: Zone, refused: readonly Refused[]): Promise<void> {
-    await noteRefused(
-      tx,
-      { tenantId: this.#parts.settings.tenantId, to: zone },
-      refused.map(({ event, rule, error }) => ({
-        event: event.id,
-        type: event.type,
-        predicate: rule.predicate,
-        error,
-      })),
-    );
+    const { tenantId } = this.#parts.settings;
+    const notes = refused.map(({ event, rule, error }) => ({
+      event: event.id,
+      type: event.type,
+      predicate: rule.predicate,
+      error,
+    }));
+    await withinTenant(tx, tenantId, () => noteRefused(tx, { tenantId, to: zone }, notes));
     const [first] = refused;
     this.#logger.error(
       {
         zone,
-        events: refused.length,
+        events: new Set(refused.map(({ event }) => event.id)).size,
         event: first?.event.id,
         type: first?.event.type,
         error: first?.error.message,
       },
-      'events cannot be facts, and the others go on; tallyman facts refused-events list says which, and why: change the rule or the emitter, then retry or drop them',
+      'some events cannot become facts; the rest continue. List them, with the reasons: tallyman facts refused-events list. Change the rule or the emitter, then retry or drop them',
     );
   }
 }

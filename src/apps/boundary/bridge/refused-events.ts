@@ -1,8 +1,9 @@
 /**
- * Events that a rule should have made facts of, and that could not be one. They are kept with the reason until somebody retries
- * them by the present rules, or drops them.
+ * Events that matched a rule but could not become a fact. They are kept with the reason until somebody retries them by the
+ * present rules, or drops them.
  */
 import type { Database, Queryable } from '../../../engine/database/database.ts';
+import { TenantDatabase } from '../../../engine/database/tenant.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import { type EventRow, type EventRule, factOfEvent, matchesType } from '../domain/event-rules.ts';
 import { factLimits } from '../domain/fact.ts';
@@ -22,7 +23,7 @@ export interface RefusedEvent {
   readonly refusedAt: Date;
 }
 
-/** Those for which all that is named holds. */
+/** All given filters must match. */
 export interface WhichEvents {
   readonly event?: string;
   readonly to?: string;
@@ -38,6 +39,10 @@ export const eventColumns = `v.id as position, tallyman_events.event_id(v.id, v.
                     ${utc('v.occurred_at')} as "occurredAt", ${utc('v.created_at')} as "createdAt",
                     case when octet_length(v.payload::text) <= ${factLimits.objectBytes} then v.payload::text end as payload`;
 
+/**
+ * Several rules may have one zone and predicate, and all of them may refuse one event: the first reason is kept. A retry tries
+ * all of these rules.
+ */
 export async function noteRefused(
   on: Queryable,
   { tenantId, to }: { readonly tenantId: string; readonly to: string },
@@ -50,7 +55,10 @@ export async function noteRefused(
 ): Promise<void> {
   await on.query(
     `insert into boundary.refused_events as r (tenant_id, to_zone, event_id, predicate, event_type, reason, message)
-     select $1, $2, e.* from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) as e
+     select distinct on (e.event_id, e.predicate) $1, $2, e.event_id, e.predicate, e.event_type, e.reason, e.message
+       from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) with ordinality
+         as e (event_id, predicate, event_type, reason, message, n)
+      order by e.event_id, e.predicate, e.n
      on conflict (tenant_id, to_zone, event_id, predicate)
      do update set event_type = excluded.event_type, reason = excluded.reason, message = excluded.message, refused_at = now()`,
     [
@@ -70,7 +78,7 @@ export async function refusedEvents(
   database: Database,
   tenantId: string,
 ): Promise<ReadonlyMap<string, number>> {
-  const { rows } = await database.query<{ zone: string; count: number }>(
+  const { rows } = await new TenantDatabase(database, tenantId).query<{ zone: string; count: number }>(
     'select to_zone as zone, count(*)::float8 as count from boundary.refused_events where tenant_id = $1 group by to_zone',
     [tenantId],
   );
@@ -87,7 +95,7 @@ export async function listRefused(
   { event, to, reason }: WhichEvents,
   limit?: number,
 ): Promise<RefusedEvent[]> {
-  const { rows } = await database.query<RefusedEvent>(
+  const { rows } = await new TenantDatabase(database, tenantId).query<RefusedEvent>(
     `select event_id as event, event_type as type, to_zone as "to", predicate, reason, message, refused_at as "refusedAt"
        from boundary.refused_events
       where ${chosen}
@@ -103,12 +111,10 @@ export async function dropRefused(
   tenantId: string,
   { event, to, reason }: WhichEvents,
 ): Promise<number> {
-  const { rowCount } = await database.query(`delete from boundary.refused_events where ${chosen}`, [
-    tenantId,
-    event ?? null,
-    to ?? null,
-    reason ?? null,
-  ]);
+  const { rowCount } = await new TenantDatabase(database, tenantId).query(
+    `delete from boundary.refused_events where ${chosen}`,
+    [tenantId, event ?? null, to ?? null, reason ?? null],
+  );
   return rowCount ?? 0;
 }
 
@@ -131,15 +137,16 @@ export interface Retried {
 export async function retryRefused(parts: Parts, which: WhichEvents): Promise<Retried> {
   const { database, settings } = parts;
   const { tenantId } = settings;
+  const on = new TenantDatabase(database, tenantId);
   const refused: RefusedEvent[] = [];
   let appended = 0;
   for (const entry of await listRefused(database, tenantId, which)) {
     const error = await retryOne(parts, entry);
     if (error) {
-      await noteRefused(database, { tenantId, to: entry.to }, [{ ...entry, error }]);
+      await noteRefused(on, { tenantId, to: entry.to }, [{ ...entry, error }]);
       refused.push({ ...entry, reason: error.reason, message: error.message });
     } else {
-      await database.query(
+      await on.query(
         'delete from boundary.refused_events where tenant_id = $1 and to_zone = $2 and event_id = $3 and predicate = $4',
         [tenantId, entry.to, entry.event, entry.predicate],
       );
@@ -176,7 +183,7 @@ async function retryOne(
 
 /** Relies on the primary key of the events, or on events_by_key. */
 async function eventOf(database: Database, tenantId: string, id: string): Promise<EventRow | undefined> {
-  const { rows } = await database.query<EventRow>(
+  const { rows } = await new TenantDatabase(database, tenantId).query<EventRow>(
     `select ${eventColumns} from tallyman_events.events v
       where v.id = any (tallyman_events.ids_of($2)) and v.tenant_id = $1`,
     [tenantId, id],

@@ -152,11 +152,10 @@ export async function importReceipts(
           count += 1;
         }
       },
-      quarantined: (items) =>
-        keepQuarantined(
-          { store, stream, epoch: manifest.epoch },
-          items.map((item) => lineAs(refusedSchema, item)),
-        ),
+      quarantined: async (items) => {
+        const refused = items.map((item) => lineAs(refusedSchema, item));
+        await keepQuarantined({ store, stream, epoch: manifest.epoch }, refused);
+      },
     },
   );
   const consumer = peerConsumer(stream.to);

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { given } from '../../../given.ts';
 import { usage } from '../../../host/cli/exit.ts';
 import { examples, type JsonOption, withJson } from '../../../host/cli/options.ts';
@@ -9,6 +9,7 @@ import type { CommandFrame } from '../../../host/cli/session.ts';
 import type { BundleManifest } from '../bundles/format.ts';
 import type { NodeParts } from '../node.ts';
 import { chosenStream, factsGroup, nodeFrom, type StreamOptions, withStream } from './frame.ts';
+import { offset } from './offset.ts';
 
 interface ExportOptions extends JsonOption, StreamOptions {
   readonly after?: number;
@@ -152,8 +153,3 @@ const manifestJson = ({ kind, from, to, epoch, firstOffset, lastOffset, sha256 }
   last_offset: lastOffset,
   sha256,
 });
-
-function offset(text: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('Expected an offset: a whole number.');
-  return Number(text);
-}

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { messageOf } from '../../../engine/errors.ts';
 import { exitCodes, usage } from '../../../host/cli/exit.ts';
 import { examples, type JsonOption, withJson } from '../../../host/cli/options.ts';
@@ -7,10 +7,12 @@ import { confirm, Progress } from '../../../host/cli/output/terminal.ts';
 import { count } from '../../../host/cli/output/text.ts';
 import type { CommandFrame } from '../../../host/cli/session.ts';
 import { BoundaryError } from '../domain/errors.ts';
+import type { AcceptPlan } from '../epochs/accept-epoch.ts';
 import type { NewEpoch, NewEpochOptions, NewEpochPlan } from '../epochs/new-epoch.ts';
 import type { NodeParts } from '../node.ts';
 import type { StreamId } from '../store/store.ts';
 import { nodeFrom, zonesGroup } from './frame.ts';
+import { offset } from './offset.ts';
 import { hasAddress, withPeer } from './peer.ts';
 
 interface EpochOptions extends JsonOption {
@@ -24,8 +26,8 @@ export function addEpochs(program: Command, frame: CommandFrame): void {
   withJson(zones.command('new-epoch'))
     .description('after this zone was restored from a backup: go on behind what the other zone has')
     .argument('<zone>', 'the zone that facts go to')
-    .option('--after <offset>', 'how far it has come (default: ask it)', offset)
-    .option('-y, --yes', 'without being asked')
+    .option('--after <offset>', 'last offset the other zone has (default: ask its node)', offset)
+    .option('-y, --yes', 'do not ask for confirmation')
     .addHelpText(
       'after',
       `${examples(['zones new-epoch enterprise', 'zones new-epoch plant-a --after 2041 --yes --json'])}
@@ -37,7 +39,10 @@ under new offsets; those that the other zone has already do not count twice.`,
     .action((name: string, options: EpochOptions & { readonly after?: number }) =>
       withNode(async (node) => {
         const { settings, database, store, objects } = node;
-        const { planNewEpoch, startNewEpoch } = await import('../epochs/new-epoch.ts');
+        const [{ planNewEpoch, startNewEpoch }, { tokenText }] = await Promise.all([
+          import('../epochs/new-epoch.ts'),
+          import('../epochs/started.ts'),
+        ]);
         const stream = await streamOf(node, settings.zone, name);
         const reached = options.after === undefined ? await ask(node, stream) : { offset: options.after };
         const progress = new Progress('appending again');
@@ -48,8 +53,9 @@ under new offsets; those that the other zone has already do not count twice.`,
         const plan = await planNewEpoch(work);
         if (!(await agreed(intention(stream, reached.offset, plan), options))) return;
         const started = await startNewEpoch(work).finally(() => progress.end());
-        const command = await acceptCommand(stream, started);
-        show(options.json, newEpochJson(stream, started, command), () =>
+        const token = tokenText(started);
+        const command = `tallyman zones accept-epoch ${stream.from} ${token}`;
+        show(options.json, newEpochJson(stream, started, { token, command }), () =>
           [
             `${stream.from} → ${stream.to} goes on in epoch ${started.epoch}, behind offset ${started.boundary}.`,
             `${count(started.again, 'fact')} of the former epoch were appended again.`,
@@ -69,7 +75,7 @@ under new offsets; those that the other zone has already do not count twice.`,
     .description('go on with another zone that was restored from a backup; see zones new-epoch')
     .argument('<zone>', 'the zone that facts come from')
     .argument('<token>', 'as `zones new-epoch` printed it there')
-    .option('-y, --yes', 'without being asked')
+    .option('-y, --yes', 'do not ask for confirmation')
     .addHelpText('after', examples(['zones accept-epoch plant-a 0b1c…:2041:9f86…']))
     .action((name: string, text: string, options: EpochOptions) =>
       withNode(async (node) => {
@@ -84,7 +90,7 @@ under new offsets; those that the other zone has already do not count twice.`,
         const what =
           `Go on with ${stream.from} → ${stream.to} in epoch ${token.epoch} behind offset ${plan.offset}, and no longer ` +
           `in epoch ${plan.formerEpoch}. What was received stays as it is`;
-        if (!plan.isAccepted) {
+        if (plan.state === 'open') {
           if (!(await agreed(what, options))) return;
           await store.acceptEpoch(stream, token.epoch, token.chain);
         }
@@ -92,16 +98,22 @@ under new offsets; those that the other zone has already do not count twice.`,
           options.json,
           {
             ...{ from_zone: stream.from, to_zone: stream.to, epoch: token.epoch },
-            ...{ frontier: plan.offset, existing: plan.isAccepted },
+            ...{ frontier: plan.offset, existing: plan.state !== 'open' },
           },
-          () =>
-            plan.isAccepted
-              ? `The epoch was accepted before; facts were received up to offset ${plan.offset}.`
-              : `Facts of zone "${stream.from}" cross again behind offset ${plan.offset}. See tallyman zones status.`,
+          () => accepted[plan.state](stream, plan.offset),
         );
       }),
     );
 }
+
+const accepted: Record<AcceptPlan['state'], (stream: StreamId, offset: number) => string> = {
+  accepted: (_, offset) => `The epoch was accepted before; facts were received up to offset ${offset}.`,
+  first: ({ from, to }) =>
+    `There is nothing to accept: zone "${to}" has received nothing from zone "${from}" yet, and begins with any epoch. Facts cross ` +
+    'without this command. See tallyman zones status.',
+  open: ({ from }, offset) =>
+    `Facts of zone "${from}" cross again behind offset ${offset}. See tallyman zones status.`,
+};
 
 async function streamOf({ settings }: NodeParts, from: string, to: string): Promise<StreamId> {
   const { streamBetween } = await import('../node.ts');
@@ -113,7 +125,11 @@ async function ask(node: NodeParts, stream: StreamId): Promise<NewEpochOptions['
   const by = `name the offset with --after: in zone "${stream.to}" the frontier of ${stream.from} → ${stream.to} in tallyman zones status`;
   if (!hasAddress(node, stream.to))
     throw usage(`this node has no address of zone "${stream.to}" (boundary.peers.${stream.to}.url): ${by}`);
-  const { requireContinuation } = await import('../handoff/source.ts');
+  const [{ startFrontier }, { requireContinuation }, { frontierOf }] = await Promise.all([
+    import('../domain/delivery.ts'),
+    import('../handoff/source.ts'),
+    import('../rpc/messages.ts'),
+  ]);
   const zones = { fromZone: stream.from, toZone: stream.to };
   const frontier = await withPeer(
     node,
@@ -122,14 +138,10 @@ async function ask(node: NodeParts, stream: StreamId): Promise<NewEpochOptions['
   ).catch((error: unknown) => {
     throw usage(`zone "${stream.to}" cannot be asked (${messageOf(error)}): ${by}`);
   });
-  if (!frontier)
-    throw new BoundaryError(
-      'FAILED_PRECONDITION',
-      'not_needed',
-      `zone "${stream.to}" has received nothing yet: any epoch may begin`,
-    );
-  const reached = { epoch: frontier.epoch, offset: Number(frontier.offset), chain: frontier.chain };
   const state = await node.store.state(stream);
+  const { epoch = '' } = state ?? {};
+  // A zone that has received nothing begins with any epoch: what counts is whether the first facts are still here.
+  const reached = frontier ? frontierOf(frontier) : startFrontier(epoch);
   const fits =
     state !== undefined &&
     (await requireContinuation(node.store, stream, state, reached).then(
@@ -145,7 +157,7 @@ async function ask(node: NodeParts, stream: StreamId): Promise<NewEpochOptions['
       'not_needed',
       `zone "${stream.to}" has received up to offset ${reached.offset}, and that is what is here, too: facts cross without a new epoch`,
     );
-  return { offset: reached.offset, epoch: reached.epoch };
+  return { offset: reached.offset, ...(frontier && { epoch: frontier.epoch }) };
 }
 
 function intention({ from, to }: StreamId, after: number, { state, started, again }: NewEpochPlan): string {
@@ -157,25 +169,20 @@ function intention({ from, to }: StreamId, after: number, { state, started, agai
   );
 }
 
-/** Asks, unless it was said before. */
+/** Asks for confirmation, unless --yes was given. */
 async function agreed(what: string, { yes }: EpochOptions): Promise<boolean> {
   if (yes) return true;
-  if (!process.stdin.isTTY) throw usage(`${what}: add --yes to do it without being asked`);
+  if (!process.stdin.isTTY) throw usage(`${what}: add --yes to do it without confirmation`);
   if (await confirm(`${what}?`)) return true;
   complain('Nothing was done.');
   process.exitCode = exitCodes.failed;
   return false;
 }
 
-async function acceptCommand({ from }: StreamId, started: NewEpoch): Promise<string> {
-  const { tokenText } = await import('../epochs/started.ts');
-  return `tallyman zones accept-epoch ${from} ${tokenText(started)}`;
-}
-
 const newEpochJson = (
   { from, to }: StreamId,
   { epoch, after, boundary, again }: NewEpoch,
-  command: string,
+  { token, command }: { readonly token: string; readonly command: string },
 ) => ({
   from_zone: from,
   to_zone: to,
@@ -183,11 +190,6 @@ const newEpochJson = (
   after_offset: after,
   boundary_offset: boundary,
   appended_again: again,
-  token: command.split(' ').at(-1),
+  token,
   next_command: command,
 });
-
-function offset(text: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('Expected an offset: a whole number.');
-  return Number(text);
-}

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { given } from '../../../given.ts';
 import { usage } from '../../../host/cli/exit.ts';
 import { examples, type JsonOption, withJson } from '../../../host/cli/options.ts';
@@ -10,6 +10,7 @@ import { relativeTime } from '../../../host/cli/output/time.ts';
 import type { CommandFrame } from '../../../host/cli/session.ts';
 import type { QuarantinedEntry } from '../store/store.ts';
 import { chosenStream, factsGroup, nodeFrom, type StreamOptions, withStream } from './frame.ts';
+import { factOffset } from './offset.ts';
 
 interface RedriveOptions extends JsonOption, StreamOptions {
   readonly all?: boolean;
@@ -46,7 +47,7 @@ export function addQuarantine(program: Command, frame: CommandFrame): void {
 
   withJson(withStream(facts.command('redrive')))
     .description('send a fact again that the other zone could not take, after the cause is gone')
-    .argument('[offset]', 'of the fact', offset)
+    .argument('[offset]', 'of the fact', factOffset)
     .option('--all', 'all that are open')
     .option('--reason <reason>', 'with --all: those that were refused for this reason')
     .option('--as <id>', 'under this message id (default: one that is derived)')
@@ -77,7 +78,7 @@ export function addQuarantine(program: Command, frame: CommandFrame): void {
 
   withJson(withStream(facts.command('drop')))
     .description('tell the other zone that a fact it could not take will not come')
-    .argument('<offset>', 'of the fact', offset)
+    .argument('<offset>', 'of the fact', factOffset)
     .requiredOption('--reason <text>', 'told along')
     .addHelpText('after', examples(['facts drop 1042 --to enterprise --reason "measured twice"']))
     .action((which: number, options: JsonOption & StreamOptions & { readonly reason: string }) =>
@@ -119,9 +120,4 @@ function entriesTable(entries: readonly QuarantinedEntry[], now: Date): string {
     entries,
     terminalWidth(),
   );
-}
-
-function offset(text: string): number {
-  if (!/^[1-9]\d{0,14}$/.test(text)) throw new InvalidArgumentError('Expected the offset of a fact.');
-  return Number(text);
 }

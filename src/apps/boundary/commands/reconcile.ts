@@ -79,10 +79,12 @@ const resultJson = ({ from, to }: StreamId, result: PeerReconciliation) => ({
   })),
   problems: result.problems,
   copied_receipts: result.copied,
+  copied_quarantined: result.copiedQuarantined,
 });
 
 function summaryOf({ from, to }: StreamId, result: PeerReconciliation): string {
-  const { crossed, notCrossed, tampered, problems, equal, gaps, replaced, copied } = result;
+  const { crossed, notCrossed, tampered, problems, equal, gaps, replaced, copied, copiedQuarantined } =
+    result;
   const first = crossed[0];
   const last = crossed.at(-1);
   return [
@@ -100,6 +102,11 @@ function summaryOf({ from, to }: StreamId, result: PeerReconciliation): string {
       : ['There are no receipts.']),
     ...(notCrossed ? [`Not crossed yet: offsets ${notCrossed.from} to ${notCrossed.to}.`] : []),
     ...(copied > 0 ? [`${count(copied, 'receipt')} copied that were missing here.`] : []),
+    ...(copiedQuarantined > 0
+      ? [
+          `${count(copiedQuarantined, 'fact')} in quarantine copied that were missing here: see facts quarantine.`,
+        ]
+      : []),
     ...tampered.map(
       ({ side, offset, messageId, what }) =>
         `Changed on the side of the ${side}: fact ${offset} "${messageId}": ${what}`,

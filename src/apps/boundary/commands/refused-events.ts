@@ -29,13 +29,13 @@ const withFilter = (command: Command): Command =>
     .option('--to <zone>', 'those that should have gone to this zone')
     .option('--reason <reason>', 'those that were refused for this reason, such as too_large');
 
-/** `tallyman facts refused-events`: events that a rule should have made facts of, and that cannot be one. */
+/** `tallyman facts refused-events`: events that matched a rule but cannot become a fact. */
 export function addRefusedEvents(program: Command, frame: CommandFrame): void {
   const withNode = nodeFrom(frame);
   const events = group(
     factsGroup(program),
     'refused-events',
-    'events that a rule should have made facts of, and that cannot be one',
+    'events that matched a rule but cannot become a fact',
   );
 
   withFilter(events.command('list'))

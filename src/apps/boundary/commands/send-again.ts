@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { durationMs } from '../../../host/cli/duration.ts';
 import { usage } from '../../../host/cli/exit.ts';
 import { examples, type JsonOption, withJson } from '../../../host/cli/options.ts';
@@ -6,6 +6,7 @@ import { show } from '../../../host/cli/output/print.ts';
 import { count } from '../../../host/cli/output/text.ts';
 import type { CommandFrame } from '../../../host/cli/session.ts';
 import { factsGroup, nodeFrom, otherZone } from './frame.ts';
+import { factOffset } from './offset.ts';
 
 interface SendAgainOptions extends JsonOption {
   readonly to?: string;
@@ -17,8 +18,8 @@ export function addSendAgain(program: Command, frame: CommandFrame): void {
   const withNode = nodeFrom(frame);
   withJson(factsGroup(program).command('send-again'))
     .description('one-way mode: write facts into the outbox again that the diode has lost')
-    .argument('[first]', 'from this offset on', offset)
-    .argument('[last]', 'up to this one', offset)
+    .argument('[first]', 'from this offset on', factOffset)
+    .argument('[last]', 'up to this one', factOffset)
     .option('--to <zone>', 'of the stream to this zone (default: the other zone, if there is one)')
     .option('--since <duration>', 'instead of offsets: what was appended in the last 2h', durationMs)
     .addHelpText(
@@ -75,9 +76,4 @@ function whichFacts(
   if (last !== undefined && last < first)
     throw usage(`the last offset (${last}) lies before the first (${first})`);
   return { from: first, to: last ?? first };
-}
-
-function offset(text: string): number {
-  if (!/^[1-9]\d{0,14}$/.test(text)) throw new InvalidArgumentError('Expected the offset of a fact.');
-  return Number(text);
 }

@@ -45,7 +45,7 @@ export interface CompareOptions {
    * The first offset of the present epoch. What lies before it is not judged: the source was restored from a backup, and may have
    * other facts there, or none. Default 1.
    */
-  readonly since?: number;
+  readonly firstOfEpoch?: number;
   /** First offsets of epochs: they do not follow from the entry before, and offsets may be missing before them. */
   readonly starts?: ReadonlySet<number>;
 }
@@ -73,27 +73,29 @@ export async function compareEntries(options: CompareOptions): Promise<Compariso
     const id = `${side} ${offset}`;
     if (!found.has(id)) found.set(id, { side, offset, messageId, what });
   };
-  const { since: firstOfEpoch = 1, starts } = options;
+  const { firstOfEpoch = 1, starts } = options;
   const anchors = new Map(options.anchors.map(({ offset, chain }) => [offset, chain]));
   let equal = 0;
   let gaps = 0;
   let replaced = 0;
   let last = 0;
-  /** Since the last anchor. Undefined: some entry is not known. */
+  /** From the last anchor on. Undefined: some entry is not known. */
   let chains: Record<Side, string | undefined> = { source: anchors.get(0), receiver: anchors.get(0) };
-  let since = 1;
+  /** The first offset behind the last anchor. */
+  let rangeStart = 1;
   let differing: Differing[] = [];
   for await (const { offset, source, receiver } of inLockstep(options.source, options.receiver)) {
     if (offset !== last + 1) {
       // Trimmed on both sides: what lies before the next anchor is not known from its start.
       const chain = anchors.get(offset - 1);
       chains = { source: chain, receiver: chain };
-      since = offset;
+      rangeStart = offset;
       differing = [];
     }
     last = offset;
-    if (source?.damage !== undefined && !starts?.has(offset)) note('source', told(source), source.damage);
-    if (receiver?.damage !== undefined) note('receiver', told(receiver), receiver.damage);
+    if (source?.damage !== undefined && !starts?.has(offset))
+      note('source', differingAt(source), source.damage);
+    if (receiver?.damage !== undefined) note('receiver', differingAt(receiver), receiver.damage);
     if (receiver?.gap !== undefined) gaps += 1;
     if (offset < firstOfEpoch) {
       if (source?.textHash && receiver?.textHash) {
@@ -102,13 +104,13 @@ export async function compareEntries(options: CompareOptions): Promise<Compariso
       }
       const chain = anchors.get(offset);
       chains = { source: chain, receiver: chain };
-      since = offset + 1;
+      rangeStart = offset + 1;
       continue;
     }
     const theirs = receiver?.textHash ? receiver : receiver && source;
     if (source?.textHash && receiver?.textHash) {
       if (areEqual(source, receiver)) equal += 1;
-      else differing.push(told(source));
+      else differing.push(differingAt(source));
     }
     chains = { source: onwards(chains.source, source), receiver: onwards(chains.receiver, theirs) };
     const chain = anchors.get(offset);
@@ -120,17 +122,17 @@ export async function compareEntries(options: CompareOptions): Promise<Compariso
     for (const side of suspects) for (const each of differing) note(side, each, what);
     for (const side of bad) {
       const isNamed = [...found.values()].some(
-        (each) => each.side === side && each.offset >= since && each.offset <= offset,
+        (each) => each.side === side && each.offset >= rangeStart && each.offset <= offset,
       );
       if (!isNamed)
         note(
           side,
           { offset, messageId: '' },
-          `some fact from offset ${since} to ${offset} is not what the receipt was signed for`,
+          `some fact from offset ${rangeStart} to ${offset} is not what the receipt was signed for`,
         );
     }
     chains = { source: chain, receiver: chain };
-    since = offset + 1;
+    rangeStart = offset + 1;
     differing = [];
   }
   for (const each of differing)
@@ -138,7 +140,7 @@ export async function compareEntries(options: CompareOptions): Promise<Compariso
   return { tampered: [...found.values()].sort((a, b) => a.offset - b.offset), equal, gaps, replaced };
 }
 
-const told = ({ offset, key }: Proof): Differing => ({ offset, messageId: key });
+const differingAt = ({ offset, key }: Proof): Differing => ({ offset, messageId: key });
 
 const areEqual = (a: Proof, b: Proof): boolean =>
   a.key === b.key && a.digest === b.digest && a.textHash === b.textHash;

@@ -3,7 +3,7 @@
  * follows from the one before. A source that was restored from a backup issues offsets again for other facts; its chain
  * hashes then differ, so that nothing is skipped and nothing is taken for what it is not.
  */
-import { nextChain } from '../../../engine/log/entry.ts';
+import { firstChain, nextChain } from '../../../engine/log/entry.ts';
 import { BoundaryError } from './errors.ts';
 import { contentDigest } from './fact.ts';
 import type { FactRecord } from './record.ts';
@@ -52,6 +52,9 @@ export interface Frontier {
   readonly offset: number;
   readonly chain: string;
 }
+
+/** Where every epoch begins that is the first of its stream: nothing has crossed. */
+export const startFrontier = (epoch: string): Frontier => ({ epoch, offset: 0, chain: firstChain(epoch) });
 
 /** A new entry, with what its text says. */
 export interface CheckedEntry extends DeliveredEntry {

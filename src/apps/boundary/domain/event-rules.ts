@@ -142,13 +142,13 @@ function memberOf(value: unknown, path: readonly string[]): unknown {
   return found;
 }
 
-/** A fact that came in and fits all that is named becomes an event. */
+/** A received fact that matches all given filters becomes an event. */
 export interface ReceivedRule {
   readonly predicate?: string | undefined;
   readonly from?: Zone | undefined;
 }
 
-export const isTold = (
+export const matchesAnyRule = (
   rules: readonly ReceivedRule[],
   { predicate, from }: Pick<FactRecord, 'predicate' | 'from'>,
 ): boolean =>
@@ -160,7 +160,7 @@ export const isTold = (
 
 export const receivedType = 'boundary.fact.received';
 
-/** The event that tells of a fact. An object that makes it larger than an event may be is left out. */
+/** The event for a received fact. An object that makes it larger than an event may be is left out. */
 export function eventOfFact(
   tenantId: string,
   record: FactRecord,

@@ -23,26 +23,29 @@ export function canonicalText(text: string, field: string): string {
     throw invalid(field, `is not JSON: ${(error as Error).message}`);
   }
   // First, since it bounds the depth: JSON.stringify would run out of stack.
-  const isInOrder = isSorted(value, 0, field);
+  const isInOrder = checkDepthAndOrder(value, 0, field);
   const plain = JSON.stringify(value);
   if (plain !== text) new Walk(text, field).value(0);
   // JSON.stringify writes a lone surrogate as an escape that begins like this.
   return isInOrder && !plain.includes('\\ud') ? plain : write(value, field);
 }
 
-/** Whether the members of every object are in canonical order. Looks at all of it, and refuses what is nested too deeply. */
-function isSorted(value: unknown, depth: number, field: string): boolean {
+/**
+ * Throws if the value is nested too deeply. Returns whether the members of every object are in canonical order. One pass for both:
+ * every fact comes through here.
+ */
+function checkDepthAndOrder(value: unknown, depth: number, field: string): boolean {
   if (depth > deepest) throw tooDeep(field);
   if (value === null || typeof value !== 'object') return true;
   let sorted = true;
   if (Array.isArray(value)) {
-    for (const each of value) if (!isSorted(each, depth + 1, field)) sorted = false;
+    for (const each of value) if (!checkDepthAndOrder(each, depth + 1, field)) sorted = false;
     return sorted;
   }
   const object = value as Readonly<Record<string, unknown>>;
   let before = '';
   for (const name of Object.keys(object)) {
-    if (!isSorted(object[name], depth + 1, field) || before > name) sorted = false;
+    if (!checkDepthAndOrder(object[name], depth + 1, field) || before > name) sorted = false;
     before = name;
   }
   return sorted;

@@ -23,6 +23,8 @@ export interface FactRecord {
   readonly object: string;
   readonly reference?: ObjectReference;
   readonly standsFor?: StandsFor;
+  /** Of a fact that was appended again after a restore: each id under which it may have crossed before. */
+  readonly formerIds?: readonly string[];
 }
 
 /**
@@ -73,6 +75,18 @@ export function standsForIn({ standsFor }: FactRecord): StandsFor | undefined {
     Number.isSafeInteger(standsFor.offset)
     ? standsFor
     : undefined;
+}
+
+/**
+ * As a peer has sent it. Records of older nodes name only the fact that they stand for. Empty: the fact was not appended again after
+ * a restore.
+ */
+export function formerIdsIn(record: FactRecord): readonly string[] {
+  if (!record.messageId.startsWith(restoredPrefix)) return [];
+  const { formerIds } = record;
+  if (Array.isArray(formerIds) && formerIds.every((id) => typeof id === 'string')) return formerIds;
+  const first = standsForIn(record)?.messageId;
+  return first === undefined ? [] : [first];
 }
 
 export const isGap = (record: FactRecord | GapRecord): record is GapRecord => 'gap' in record;

@@ -7,8 +7,11 @@ import type { EpochToken } from './started.ts';
 export interface AcceptPlan {
   readonly formerEpoch: string;
   readonly offset: number;
-  /** There is nothing to do. */
-  readonly isAccepted: boolean;
+  /**
+   * `first`: nothing was received yet, so that the next delivery decides the epoch. There is nothing to do then, and neither if it was
+   * `accepted` before.
+   */
+  readonly state: 'open' | 'accepted' | 'first';
 }
 
 /** Refuses an epoch that begins elsewhere than this zone stands. */
@@ -18,8 +21,9 @@ export async function planAcceptEpoch(
   { epoch, after }: EpochToken,
 ): Promise<AcceptPlan> {
   const frontier = await store.frontier(stream);
-  if (frontier?.epoch === epoch) return { formerEpoch: epoch, offset: frontier.offset, isAccepted: true };
+  if (frontier?.epoch === epoch) return { formerEpoch: epoch, offset: frontier.offset, state: 'accepted' };
   const offset = frontier?.offset ?? 0;
+  if (!frontier && after === 0) return { formerEpoch: epoch, offset, state: 'first' };
   if (!frontier || offset !== after)
     throw new BoundaryError(
       'FAILED_PRECONDITION',
@@ -27,5 +31,5 @@ export async function planAcceptEpoch(
       `${streamName(stream)} was received up to offset ${offset} here, and the new epoch goes on after offset ${after}. ` +
         `In zone "${stream.from}" run: tallyman zones new-epoch ${stream.to} --after ${offset}`,
     );
-  return { formerEpoch: frontier.epoch, offset, isAccepted: false };
+  return { formerEpoch: frontier.epoch, offset, state: 'open' };
 }

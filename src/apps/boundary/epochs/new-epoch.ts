@@ -1,19 +1,19 @@
 /**
  * The way back after a restore, in the zone that sends. The other zone has facts that this log has lost, and the log has issued their
  * offsets again, or is about to. A new epoch goes on behind both. Facts that lie in between, in the former epoch, cannot cross at
- * their offsets any more: each is appended again, and stands for the first one. The receiver knows by the first message id whether
- * it has the fact already.
+ * their offsets any more: each is appended again, and stands for the first one. It names every id under which it may have crossed, so
+ * that the receiver knows whether it has the fact already.
  */
 import type { Database } from '../../../engine/database/database.ts';
 import { newEpochChain, nextChain } from '../../../engine/log/entry.ts';
 import { streamName } from '../domain/delivery.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import { contentDigest } from '../domain/fact.ts';
-import { isGap, restoredPrefix, standsForIn } from '../domain/record.ts';
+import { formerIdsIn, isGap, restoredPrefix, standsForIn } from '../domain/record.ts';
 import { peerConsumer } from '../handoff/source.ts';
 import type { Objects } from '../objects/objects.ts';
 import type { FactStore, StoredEntry, StreamId, StreamState } from '../store/store.ts';
-import { noteStarted, type StartedEpoch, startedEpoch } from './started.ts';
+import { epochsBefore, noteStarted, type StartedEpoch, startedEpoch } from './started.ts';
 
 export interface NewEpochOptions {
   readonly database: Database;
@@ -72,9 +72,10 @@ export async function startNewEpoch(options: NewEpochOptions): Promise<NewEpoch>
   const { store, stream, onProgress } = options;
   const plan = await planNewEpoch(options);
   const started = plan.started ?? (await begin(options, plan));
+  const epochOf = await epochsBefore(options.database, stream);
   let again = 0;
   for await (const page of entriesBetween(store, stream, started.confirmed, started.boundary)) {
-    await appendAgain(options, started, page);
+    await appendAgain(options, started, page, epochOf);
     again += page.length;
     onProgress?.(again, Math.max(again, plan.again));
   }
@@ -118,12 +119,15 @@ async function appendAgain(
   { store, objects, stream }: NewEpochOptions,
   { epoch, formerEpoch }: StartedEpoch,
   page: readonly StoredEntry[],
+  epochOf: (offset: number) => string | undefined,
 ): Promise<void> {
   const { tenantId, buffer, from, to } = stream;
   const again = page.flatMap(({ offset, key, record }) => {
     if (isGap(record)) return [];
-    const standsFor = standsForIn(record) ?? { epoch: formerEpoch, offset, messageId: key };
-    return [{ ...record, messageId: `${restoredPrefix}${epoch}:${offset}`, standsFor }];
+    const first = { epoch: epochOf(offset) ?? formerEpoch, offset, messageId: key };
+    const standsFor = standsForIn(record) ?? first;
+    const formerIds = [...formerIdsIn(record), key];
+    return [{ ...record, messageId: `${restoredPrefix}${epoch}:${offset}`, standsFor, formerIds }];
   });
   await Promise.all(
     again.map(async ({ reference, messageId }) => {

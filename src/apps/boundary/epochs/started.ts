@@ -2,6 +2,7 @@
 import type { Database } from '../../../engine/database/database.ts';
 import { TenantDatabase } from '../../../engine/database/tenant.ts';
 import { invalid } from '../domain/errors.ts';
+import { keyOf, ofStream } from '../store/postgres/stream-key.ts';
 import type { StreamId } from '../store/store.ts';
 
 export interface StartedEpoch {
@@ -16,8 +17,6 @@ export interface StartedEpoch {
   /** The first fact of the new epoch follows from it. */
   readonly chain: string;
 }
-
-const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
 
 export async function noteStarted(
   database: Database,
@@ -41,10 +40,25 @@ export async function startedEpoch(
     `select epoch, former_epoch as "formerEpoch", after_offset::float8 as after, confirmed_offset::float8 as confirmed,
             boundary_offset::float8 as boundary, chain
        from boundary.epochs
-      where tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4 and epoch = $5`,
+      where ${ofStream} and epoch = $5`,
     [...keyOf(stream), epoch],
   );
   return rows[0];
+}
+
+/** Says in which epoch an offset was issued that lies before the epochs that were started here. */
+export async function epochsBefore(
+  database: Database,
+  stream: StreamId,
+): Promise<(offset: number) => string | undefined> {
+  const { rows } = await new TenantDatabase(database, stream.tenantId).query<
+    Pick<StartedEpoch, 'formerEpoch' | 'boundary'>
+  >(
+    `select former_epoch as "formerEpoch", boundary_offset::float8 as boundary from boundary.epochs
+      where ${ofStream} order by boundary_offset`,
+    keyOf(stream),
+  );
+  return (offset) => rows.find(({ boundary }) => offset <= boundary)?.formerEpoch;
 }
 
 /** What the other zone must know to accept an epoch. */

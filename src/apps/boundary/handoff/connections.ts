@@ -5,8 +5,8 @@ import { messageOf, TallymanError } from '../../../engine/errors.ts';
 import { type IdentityRules, identityOf } from '../domain/identity.ts';
 import { BoundaryService } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
 import type { TlsMaterial } from '../rpc/server.ts';
-import { repeatCutOff } from '../sdk/cut-off.ts';
 import type { PeerSettings } from '../settings.ts';
+import { repeatCutOff } from '../transport/cut-off.ts';
 import type { Peer } from './push.ts';
 
 export interface ConnectionsOptions {

@@ -3,6 +3,7 @@ import type { Database, Queryable } from '../../../engine/database/database.ts';
 import { TenantDatabase } from '../../../engine/database/tenant.ts';
 import { emit } from '../../../events/emit.ts';
 import { streamChanged, zoneChanged } from '../events.ts';
+import { keyOf, ofStream } from '../store/postgres/stream-key.ts';
 import type { StreamId } from '../store/store.ts';
 import type { HandOffMode } from './loop.ts';
 
@@ -21,8 +22,6 @@ interface Row {
   readonly trouble: string | null;
   readonly stalledSince: Date | null;
 }
-
-const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
 
 /** Of one tenant: few, so they are read at once. */
 export async function handOffStates(
@@ -60,7 +59,7 @@ export async function noteMode(
     await tx.query(
       `update boundary.handoffs
           set mode = $5, trouble = $6, mode_since = case when mode is distinct from $5 then clock_timestamp() else mode_since end
-        where tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4`,
+        where ${ofStream}`,
       [...keyOf(stream), mode, trouble ?? null],
     );
     const wasAway = before.mode === 'autonomous';
@@ -82,7 +81,7 @@ export async function noteStalled(
     if ((before.stalledSince !== null) === isStalled) return false;
     await tx.query(
       `update boundary.handoffs set stalled_since = case when $5 then clock_timestamp() end
-        where tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4`,
+        where ${ofStream}`,
       [...keyOf(stream), isStalled],
     );
     await emit(tx, streamChanged(isStalled ? 'stalled' : 'recovered', stream));
@@ -98,7 +97,7 @@ async function lock(tx: Queryable, stream: StreamId): Promise<Pick<Row, 'mode' |
   );
   const { rows } = await tx.query<Pick<Row, 'mode' | 'stalledSince'>>(
     `select mode, stalled_since as "stalledSince" from boundary.handoffs
-      where tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4 for update`,
+      where ${ofStream} for update`,
     keyOf(stream),
   );
   return rows[0] ?? { mode: null, stalledSince: null };

@@ -2,14 +2,15 @@
  * Hand-off by pull: fetches a stream of another zone into the forward buffer here. For zones that let nobody in: the
  * connection goes out, the facts come in.
  */
+import { Code, ConnectError } from '@connectrpc/connect';
 import { firstChain } from '../../../engine/log/entry.ts';
-import { BoundaryError } from '../domain/errors.ts';
 import type { ObjectReference } from '../domain/object-reference.ts';
 import type { Receipt, SignedReceipt } from '../domain/receipt.ts';
 import type { Objects } from '../objects/objects.ts';
 import type { StoredFact } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
 import { droppedRange, quarantinedMessage, receiptMessage } from '../rpc/messages.ts';
 import type { FactStore, StreamId } from '../store/store.ts';
+import { confirmAgain } from './lost-answers.ts';
 import type { Pace } from './pace.ts';
 import type { Peer } from './push.ts';
 import { type ReceiveLimits, receivedEntry, referenceIn } from './receive.ts';
@@ -47,6 +48,11 @@ export async function pullOnce(options: PullOptions, waitMs: number, signal: Abo
     },
     { signal },
   );
+  const confirmed = Number(fetched.cursor);
+  if (have && confirmed < have.offset) {
+    await confirmAgain(options, consumer, { after: confirmed, have }, signal);
+    return 0;
+  }
   const { facts, epoch } = fetched;
   if (facts.length === 0) return 0;
   await options.pace?.take(
@@ -78,7 +84,7 @@ export async function pullOnce(options: PullOptions, waitMs: number, signal: Abo
   const chainBefore = passed?.chain ?? have?.chain ?? firstChain(epoch);
   const delivery = { epoch, dropped, chainBefore, entries };
   const { frontier, receipt, quarantined } = await store.deliver(stream, delivery, sign);
-  // If this is lost, the next fetch says what is here, and that is confirmed then.
+  // If this is lost, the next fetch says that it is not confirmed, and it is sent again then.
   await peer.confirmReceipt(
     {
       ...consumer,
@@ -106,24 +112,40 @@ async function fetchObject(
   signal: AbortSignal,
 ): Promise<number> {
   const name = { tenantId: stream.tenantId, bucket, key };
-  const here = await objects.info(name).catch((error: unknown) => {
-    if (error instanceof BoundaryError && error.code === 'NOT_FOUND') return undefined;
-    throw error;
-  });
+  const here = await objects.find(name);
   // Other bytes under this name: the fact goes into quarantine.
   if (here) return here.size;
-  const parts = peer.getObject({ bucket, key }, { signal })[Symbol.asyncIterator]();
+  const from = await objects.resumable(name);
+  const { size, bytes, leave } = await openObject(peer, { bucket, key, from }, signal).catch(
+    (error: unknown) => {
+      // More than the whole is the rest of another object.
+      if (from === 0 || ConnectError.from(error).code !== Code.OutOfRange) throw error;
+      return openObject(peer, { bucket, key, from: 0 }, signal);
+    },
+  );
+  if (size > objects.maxBytes) await leave();
+  else await objects.put(name, bytes.rest, { digest, mediaType, from: bytes.from });
+  return size;
+}
+
+async function openObject(
+  peer: Peer,
+  { bucket, key, from }: Pick<ObjectReference, 'bucket' | 'key'> & { readonly from: number },
+  signal: AbortSignal,
+) {
+  const parts = peer.getObject({ bucket, key, fromByte: BigInt(from) }, { signal })[Symbol.asyncIterator]();
   const first = await parts.next();
   const size = !first.done && first.value.part.case === 'info' ? Number(first.value.part.value.size) : 0;
-  async function* bytes() {
+  const leave = async (): Promise<void> => {
+    await parts.return?.();
+  };
+  async function* rest() {
     try {
       for (let next = await parts.next(); !next.done; next = await parts.next())
         if (next.value.part.case === 'data') yield next.value.part.value;
     } finally {
-      await parts.return?.();
+      await leave();
     }
   }
-  if (size > objects.maxBytes) await parts.return?.();
-  else await objects.put(name, bytes(), { digest, mediaType });
-  return size;
+  return { size, bytes: { from, rest: rest() }, leave };
 }

@@ -5,16 +5,16 @@
  * point, on either side, is simply done again: what was received is skipped there, and confirmed here.
  */
 import { type Client, Code, ConnectError } from '@connectrpc/connect';
-import { firstChain } from '../../../engine/log/entry.ts';
 import { fetchFacts } from '../consume.ts';
-import type { Frontier } from '../domain/delivery.ts';
+import { startFrontier } from '../domain/delivery.ts';
 import type { ObjectReference } from '../domain/object-reference.ts';
 import type { SignedReceipt } from '../domain/receipt.ts';
 import { isGap } from '../domain/record.ts';
 import type { Objects } from '../objects/objects.ts';
 import type { BoundaryService } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
-import { droppedMessage } from '../rpc/messages.ts';
-import type { FactStore, StoredEntry, StreamId, StreamState } from '../store/store.ts';
+import { droppedMessage, frontierOf } from '../rpc/messages.ts';
+import type { FactStore, StoredEntry, StreamId } from '../store/store.ts';
+import { askForAnswers } from './lost-answers.ts';
 import type { Pace } from './pace.ts';
 import { droppedAfter, goBack, keepAnswer, peerConsumer, requireSamePast } from './source.ts';
 
@@ -30,7 +30,10 @@ export interface PushOptions {
   readonly isGenuine: (receipt: SignedReceipt) => boolean;
   /** Tells processes of this node apart: one of them at a time carries a stream. */
   readonly instance: string;
-  /** Objects that were sent for facts whose delivery is not confirmed yet. Made empty by each confirmed delivery. */
+  /**
+   * Objects that were sent for facts whose delivery is not confirmed yet. Made empty by each confirmed delivery, and where the
+   * receiver says that it has collected one.
+   */
   readonly carried: Set<string>;
   /** Facts in one delivery. Default 500. */
   readonly batch?: number;
@@ -54,17 +57,16 @@ export async function pushOnce(options: PushOptions, waitMs: number, signal: Abo
   if (!state || fetched.entries.length === 0) return 0;
   const zones = { fromZone: stream.from, toZone: stream.to };
   const { frontier } = await peer.getFrontier({ stream: zones }, { signal });
-  const reached = reachedBy(frontier, state);
+  // Nothing was received yet: the log begins with its epoch.
+  const reached = frontier ? frontierOf(frontier) : startFrontier(state.epoch);
   await requireSamePast(store, stream, state, reached);
   const entries = fetched.entries.filter(({ offset }) => offset > reached.offset);
+  const known = Math.min(reached.offset, fetched.entries.at(-1)?.offset ?? 0);
   // An answer that was lost: the receiver has what was not confirmed here.
+  if (known > fetched.cursor)
+    await askForAnswers(options, { after: fetched.cursor, upTo: known, reached }, signal);
   if (entries.length === 0) {
-    await store.confirm(
-      stream,
-      consumer,
-      instance,
-      Math.min(reached.offset, fetched.entries.at(-1)?.offset ?? 0),
-    );
+    await store.confirm(stream, consumer, instance, known);
     return fetched.entries.length;
   }
   const dropped =
@@ -79,23 +81,25 @@ export async function pushOnce(options: PushOptions, waitMs: number, signal: Abo
   const sizes = new Map<string, number>();
   for (const reference of referencesIn(carried))
     sizes.set(idOf(reference), await carryObject(options, reference, signal));
-  const answer = await peer.deliverFacts(
-    {
-      stream: zones,
-      epoch: state.epoch,
-      dropped: dropped.map(droppedMessage),
-      chainBefore: passed?.chain ?? reached.chain,
-      facts: carried.map(({ offset, key, digest, chain, text, record }) => ({
-        offset: BigInt(offset),
-        key,
-        digest,
-        chain,
-        record: text,
-        objectBytes: BigInt((!isGap(record) && record.reference && sizes.get(idOf(record.reference))) || 0),
-      })),
-    },
-    { signal },
-  );
+  const delivery = {
+    stream: zones,
+    epoch: state.epoch,
+    dropped: dropped.map(droppedMessage),
+    chainBefore: passed?.chain ?? reached.chain,
+    facts: carried.map(({ offset, key, digest, chain, text, record }) => ({
+      offset: BigInt(offset),
+      key,
+      digest,
+      chain,
+      record: text,
+      objectBytes: BigInt((!isGap(record) && record.reference && sizes.get(idOf(record.reference))) || 0),
+    })),
+  };
+  const answer = await peer.deliverFacts(delivery, { signal }).catch((error: unknown) => {
+    // The line was cut for so long that the receiver has collected what no fact named: the next step sends it again.
+    if (ConnectError.from(error).rawMessage.startsWith('object_not_stored')) options.carried.clear();
+    throw error;
+  });
   await keepAnswer({ ...options, sent: carried }, answer);
   options.carried.clear();
   const { offset } = answer.frontier ?? {};
@@ -121,21 +125,12 @@ export async function comparePast(
   );
   const state = await store.state(stream);
   if (!state) return;
-  const reached = reachedBy(frontier, state);
+  const reached = frontier ? frontierOf(frontier) : startFrontier(state.epoch);
   await requireSamePast(store, stream, state, reached);
   const consumers = await store.consumers(stream);
   const { cursor = 0 } = consumers.find(({ name }) => name === peerConsumer(stream.to)) ?? {};
   if (reached.offset < cursor) await goBack(store, stream, state, reached);
 }
-
-/** Nothing was received yet: the log begins with its epoch. */
-const reachedBy = (
-  frontier: { readonly epoch: string; readonly offset: bigint; readonly chain: string } | undefined,
-  { epoch }: StreamState,
-): Frontier =>
-  frontier
-    ? { epoch: frontier.epoch, offset: Number(frontier.offset), chain: frontier.chain }
-    : { epoch, offset: 0, chain: firstChain(epoch) };
 
 function referencesIn(entries: readonly StoredEntry[]): ObjectReference[] {
   const references = new Map<string, ObjectReference>();
@@ -146,9 +141,12 @@ function referencesIn(entries: readonly StoredEntry[]): ObjectReference[] {
 
 const idOf = ({ bucket, key, digest }: ObjectReference): string => `${digest} ${bucket}/${key}`;
 
+/** For a smaller object a question takes as long as the object. */
+const askFromBytes = 1024 * 1024;
+
 /**
- * Objects go before the facts that name them. Sending one again changes nothing, and is spared within one life of the node.
- * Returns the object's size.
+ * Objects go before the facts that name them. Sending one again changes nothing; an upload that was cut off goes on where it broke
+ * off. Returns the object's size.
  */
 async function carryObject(
   { objects, stream, peer, carried }: PushOptions,
@@ -157,11 +155,14 @@ async function carryObject(
 ): Promise<number> {
   const { bucket, key, digest } = reference;
   const name = { tenantId: stream.tenantId, bucket, key };
-  if (carried.has(idOf(reference))) return (await objects.info(name)).size;
-  const { info, bytes } = await objects.get(name);
+  const { size, mediaType = '' } = await objects.info(name);
+  if (carried.has(idOf(reference))) return size;
+  const from = size < askFromBytes ? 0 : await firstMissingByte(peer, { bucket, key }, size, signal);
+  if (from === undefined) return size;
+  const { bytes } = await objects.get(name, { from });
   async function* parts() {
-    const { mediaType = '' } = info;
-    yield { part: { case: 'header' as const, value: { bucket, key, digest, mediaType } } };
+    const header = { bucket, key, digest, mediaType, fromByte: BigInt(from ?? 0) };
+    yield { part: { case: 'header' as const, value: header } };
     for await (const data of bytes) yield { part: { case: 'data' as const, value: data } };
   }
   try {
@@ -172,5 +173,18 @@ async function carryObject(
     if (code !== Code.AlreadyExists && !rawMessage.startsWith('object_too_large')) throw error;
   }
   carried.add(idOf(reference));
-  return info.size;
+  return size;
+}
+
+/** Undefined: it is stored there, or is too large there. If that is another object the fact goes into quarantine when it is delivered. */
+async function firstMissingByte(
+  peer: Peer,
+  name: Pick<ObjectReference, 'bucket' | 'key'>,
+  size: number,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const { stored, uploadOffset, maxBytes } = await peer.findObject(name, { signal });
+  if (stored || size > Number(maxBytes)) return undefined;
+  // More than the whole is the rest of another object.
+  return Number(uploadOffset) > size ? 0 : Number(uploadOffset);
 }

@@ -1,7 +1,8 @@
 /** What a peer delivers, before it goes into the forward buffer: what this node cannot take, and objects that must be here. */
 import type { DeliveredEntry } from '../domain/delivery.ts';
-import { BoundaryError } from '../domain/errors.ts';
-import type { ObjectReference } from '../domain/object-reference.ts';
+import { BoundaryError, invalid } from '../domain/errors.ts';
+import { checkReference, type ObjectReference } from '../domain/object-reference.ts';
+import { requireToken } from '../domain/text.ts';
 import type { Objects } from '../objects/objects.ts';
 import type { StreamId } from '../store/store.ts';
 
@@ -26,7 +27,8 @@ export interface ReceivedFact {
 }
 
 /**
- * Throws FAILED_PRECONDITION if an object is not here yet: the peer sends it, and delivers again. An object of that name with
+ * A reference that no node would have accepted is refused: holds of many callers share a statement, which it would make fail for
+ * all of them. Throws FAILED_PRECONDITION if an object is not here yet: the peer sends it, and delivers again. An object of that name with
  * other bytes, or one that is too large here, can never come, so that its fact is refused.
  */
 export async function receivedEntry(
@@ -44,9 +46,11 @@ export async function receivedEntry(
     },
   });
   if (Buffer.byteLength(record) > maxRecordBytes) return tooLarge('the record', maxRecordBytes);
-  const reference = referenceIn(record);
-  if (!reference) return entry;
+  const unchecked = uncheckedReferenceIn(record);
+  if (unchecked === undefined) return entry;
+  requireToken(key, 'key', 256);
   try {
+    const reference = checked(unchecked);
     const { tenantId, buffer, from, to } = stream;
     const { bucket, key: objectKey, digest: ofBytes } = reference;
     await objects.hold({
@@ -62,7 +66,7 @@ export async function receivedEntry(
     return entry;
   } catch (error) {
     if (!(error instanceof BoundaryError)) throw error;
-    if (error.reason === 'object_differs')
+    if (error.reason === 'object_differs' || error.reason === 'invalid_field')
       return { ...entry, refusal: { reason: error.reason, message: error.message } };
     if (error.reason === 'object_not_stored' && Number(objectBytes) > objects.maxBytes)
       return tooLarge('the object', objects.maxBytes);
@@ -70,11 +74,30 @@ export async function receivedEntry(
   }
 }
 
-/** A record that cannot be read is refused when it is delivered. */
+/** Undefined also for a reference that is refused when it is delivered. */
 export function referenceIn(record: string): ObjectReference | undefined {
   try {
-    return (JSON.parse(record) as { reference?: ObjectReference } | null)?.reference;
+    const reference = uncheckedReferenceIn(record);
+    return reference === undefined ? undefined : checked(reference);
   } catch {
     return undefined;
   }
+}
+
+/** A record that cannot be read is refused when it is delivered. */
+function uncheckedReferenceIn(record: string): unknown {
+  try {
+    return (JSON.parse(record) as { reference?: unknown } | null)?.reference;
+  } catch {
+    return undefined;
+  }
+}
+
+function checked(reference: unknown): ObjectReference {
+  const { bucket, key, digest, mediaType, fileName } = Object(reference) as Record<string, unknown>;
+  const isText = (text: unknown): boolean => typeof text === 'string';
+  const isOptional = (text: unknown): boolean => text === undefined || isText(text);
+  if (![bucket, key, digest].every(isText) || ![mediaType, fileName].every(isOptional))
+    throw invalid('reference', 'must have bucket, key and digest, as texts');
+  return checkReference(reference as ObjectReference, 'reference');
 }

@@ -1,12 +1,11 @@
-import { firstChain } from '../../../engine/log/entry.ts';
 import { type FetchRequest, leaseMs } from '../consume.ts';
-import type { Frontier } from '../domain/delivery.ts';
+import { type Frontier, startFrontier } from '../domain/delivery.ts';
 import type { FactStore, StreamId } from '../store/store.ts';
 import { goBack, requireSamePast } from './source.ts';
 
 /**
- * A peer that pulls says what it has. Once that was compared with the log here it counts as confirmed; a peer that was
- * restored, and has less than it confirmed before, gets it again.
+ * A peer that pulls says what it has, which is compared with the log here. What it has and has not confirmed yet it may confirm
+ * now, with the receipts for it; a peer that was restored, and has less than it confirmed before, gets it again.
  */
 export async function resumeAt(
   store: FactStore,
@@ -16,10 +15,9 @@ export async function resumeAt(
 ): Promise<void> {
   const state = await store.state(stream);
   if (!state) return;
-  const have = reached ?? { epoch: state.epoch, offset: 0, chain: firstChain(state.epoch) };
+  const have = reached ?? startFrontier(state.epoch);
   await requireSamePast(store, stream, state, have);
   const opened = await store.openConsumer(stream, consumer, { instance, leaseMs, start: { after: 0 } });
   if (have.offset < opened.cursor) await goBack(store, stream, state, have);
-  else if (await store.noteFetched(stream, opened, have.offset))
-    await store.confirm(stream, consumer, instance, have.offset);
+  else await store.noteFetched(stream, opened, have.offset);
 }

@@ -1,10 +1,18 @@
 /** The side of a hand-off that sends, by push or by pull: what it checks before, and keeps afterwards. */
+import { newEpochChain, nextChain } from '../../../engine/log/entry.ts';
 import { type DroppedRange, type Frontier, mostDropped, streamName } from '../domain/delivery.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import type { SignedReceipt } from '../domain/receipt.ts';
 import type { QuarantinedFact, Receipt } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
 import { receiptOf } from '../rpc/messages.ts';
-import type { FactStore, QuarantinedEntry, StoredEntry, StreamId, StreamState } from '../store/store.ts';
+import type {
+  FactStore,
+  QuarantinedEntry,
+  Resolution,
+  StoredEntry,
+  StreamId,
+  StreamState,
+} from '../store/store.ts';
 
 /** The consumer that stands for the other zone: what it has not received cannot be trimmed. */
 export const peerConsumer = (zone: string): string => `${peerPrefix}${zone}`;
@@ -31,11 +39,21 @@ export async function requireSamePast(
     throw restored(`in epoch ${reached.epoch}, and here it is in ${state.epoch}`);
   if (reached.offset > state.last) throw restored(`and here it ends at ${state.last}`);
   const chain = await chainAt(store, stream, reached);
-  if (chain !== undefined && chain !== reached.chain)
+  // Behind the last fact of a former epoch the receiver has what the present one begins with.
+  if (chain !== undefined && chain !== reached.chain && newEpochChain(chain, state.epoch) !== reached.chain)
     throw restored('and here other facts are at these offsets');
+  const first = reached.offset === 0 ? await entryAt(store, stream, 1) : undefined;
+  if (first && nextChain(reached.chain, first) !== first.chain)
+    throw new BoundaryError(
+      'FAILED_PRECONDITION',
+      'receiver_restored',
+      `zone "${stream.to}" has received nothing of ${streamName(stream)}, and its first facts belong to a former epoch here: the ` +
+        `database of zone "${stream.to}" was replaced. Nothing is sent. In zone "${stream.from}" run: ` +
+        `tallyman zones new-epoch ${stream.to} --after 0. It appends the facts again.`,
+    );
 }
 
-/** The same, and that what comes next is still here. Throws where facts cannot go on from what the receiver has. */
+/** `requireSamePast`. Also requires that the next fact has not been trimmed. */
 export async function requireContinuation(
   store: FactStore,
   stream: StreamId,
@@ -43,9 +61,19 @@ export async function requireContinuation(
   reached: Frontier,
 ): Promise<void> {
   await requireSamePast(store, stream, state, reached);
-  const isTrimmed = state.first > reached.offset + 1;
-  if (isTrimmed && (await droppedAfter(store, stream, state, reached.offset)).length === 0)
-    throw receiverRestored(stream, state, reached);
+  await requireNext(store, stream, state, reached);
+}
+
+/** The next fact is here, or was dropped, so that gap records take its place. */
+async function requireNext(
+  store: FactStore,
+  stream: StreamId,
+  state: StreamState,
+  { offset }: Pick<Frontier, 'offset'>,
+): Promise<void> {
+  const isTrimmed = state.first > offset + 1;
+  if (isTrimmed && (await droppedAfter(store, stream, state, offset)).length === 0)
+    throw receiverRestored(stream, state, { offset });
 }
 
 /**
@@ -85,10 +113,10 @@ export async function droppedBefore(
 export async function goBack(
   store: FactStore,
   stream: StreamId,
-  { first }: StreamState,
+  state: StreamState,
   { offset }: Frontier,
 ): Promise<void> {
-  if (first > offset + 1) throw receiverRestored(stream, { first }, { offset });
+  await requireNext(store, stream, state, { offset });
   await store.seek(stream, peerConsumer(stream.to), { after: offset });
 }
 
@@ -132,15 +160,15 @@ export async function keepAnswer(
   const { epoch, toOffset: offset } = signed;
   const known = sent.find((each) => each.offset === offset);
   const chain = known ? known.chain : await chainAt(store, stream, { epoch, offset });
-  if (!isGenuine(signed) || signed.chain !== chain)
+  const isForOthers =
+    chain === undefined ? !(await wasTrimmed(store, stream, offset)) : signed.chain !== chain;
+  if (!isGenuine(signed) || isForOthers)
     throw new BoundaryError(
       'FAILED_PRECONDITION',
       'bad_receipt',
       `the receipt of zone "${stream.to}" for ${streamName(stream)} up to offset ${signed.toOffset} is not signed by its key "${signed.keyId}", or is for other facts; nothing was confirmed`,
     );
-  const refused = quarantined.flatMap((each) =>
-    each.gap ? [{ ...each.gap, offset: Number(each.offset) }] : [],
-  );
+  const refused = quarantined.flatMap((each) => refusedIn(each) ?? []);
   await keepQuarantined({ store, stream, epoch, sent }, refused);
   await store.addReceipt('store', signed);
 }
@@ -149,9 +177,35 @@ export interface Refused {
   readonly offset: number;
   readonly reason: string;
   readonly message: string;
+  /** If it is known: another fact at this offset is not the one that was refused. */
+  readonly messageId?: string;
+  /** If a later fact stands for it already. */
+  readonly resolved?: Omit<Resolution, 'at'>;
 }
 
-/** Puts facts that the receiver could not take into the quarantine here, with their records, while the log has them. */
+/** Undefined: it does not say why. */
+export function refusedIn({
+  offset,
+  gap,
+  resolution,
+  resolvedBy,
+}: QuarantinedFact): (Refused & { readonly messageId: string }) | undefined {
+  const how = resolution === 'redriven' || resolution === 'dropped' ? resolution : undefined;
+  return (
+    gap && {
+      offset: Number(offset),
+      reason: gap.reason,
+      message: gap.message,
+      messageId: gap.messageId,
+      ...(how && { resolved: { how, by: Number(resolvedBy) } }),
+    }
+  );
+}
+
+/**
+ * Puts facts that the receiver could not take into the quarantine here, with their records, while the log has them. Returns how
+ * many it has.
+ */
 export async function keepQuarantined(
   {
     store,
@@ -165,11 +219,11 @@ export async function keepQuarantined(
     readonly sent?: readonly StoredEntry[];
   },
   refused: readonly Refused[],
-): Promise<void> {
+): Promise<number> {
   const kept: QuarantinedEntry[] = [];
-  for (const { offset, reason, message } of refused) {
+  for (const { offset, reason, message, messageId = '' } of refused) {
     const entry = sent.find((each) => each.offset === offset) ?? (await entryAt(store, stream, offset));
-    if (!entry) continue;
+    if (!entry || (messageId !== '' && messageId !== entry.key)) continue;
     kept.push({
       buffer: 'store',
       from: stream.from,
@@ -184,6 +238,9 @@ export async function keepQuarantined(
     });
   }
   await store.quarantine(stream.tenantId, kept);
+  for (const { offset, resolved } of refused)
+    if (resolved) await store.resolveQuarantined(stream, { epoch, offset }, resolved);
+  return kept.length;
 }
 
 /** The chain hash of an entry that is kept, or at the end of what was dropped. */
@@ -196,6 +253,10 @@ export async function chainAt(
   if (entry || !Number.isSafeInteger(offset) || offset < 1) return entry?.chain;
   const [range] = await store.dropped(stream, { after: offset - 1, limit: 1 });
   return range?.to === offset && range.epoch === epoch ? range.chain : undefined;
+}
+
+async function wasTrimmed(store: FactStore, stream: StreamId, offset: number): Promise<boolean> {
+  return offset < ((await store.state(stream))?.first ?? 1);
 }
 
 async function entryAt(store: FactStore, stream: StreamId, offset: number): Promise<StoredEntry | undefined> {

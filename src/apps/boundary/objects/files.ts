@@ -160,9 +160,11 @@ export class FileBlobs implements Blobs {
     return { file: await open(path, constants.O_WRONLY | constants.O_APPEND), size: kept };
   }
 
+  /** An attempt that began anew may break off before an earlier one, whose end was noticed later: the longer one is kept. */
   async #giveUp(path: string, uploadId: string | undefined): Promise<void> {
-    if (uploadId === undefined) await unlinkIfThere(path);
-    else await rename(path, this.#part(uploadId));
+    const isKept = uploadId !== undefined && (await stat(path)).size >= (await this.staged(uploadId));
+    if (isKept) await rename(path, this.#part(uploadId));
+    else await unlinkIfThere(path);
   }
 
   /** The same bytes may be there: then it is marked as new, unless it is just being removed. */

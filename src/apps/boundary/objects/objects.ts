@@ -71,7 +71,7 @@ export class Objects {
         throw new BoundaryError(
           'INVALID_ARGUMENT',
           'digest_mismatch',
-          `the bytes of ${said(name)} have the digest ${staged.digest}, not ${digest}; nothing was stored`,
+          `the bytes of ${describeObject(name)} have the digest ${staged.digest}, not ${digest}; nothing was stored`,
         );
       const info = { digest: staged.digest, size: staged.size, mediaType };
       await this.#database.transaction(async (tx) => {
@@ -92,10 +92,16 @@ export class Objects {
     return this.#blobs.staged(uploadIdOf(name));
   }
 
-  async info(name: ObjectName): Promise<ObjectInfo> {
+  /** Undefined: it is not stored. */
+  async find(name: ObjectName): Promise<ObjectInfo | undefined> {
     checkName(name);
-    const info = await names.find(this.#database, name);
-    if (!info) throw new BoundaryError('NOT_FOUND', 'no_such_object', `${said(name)} is not stored`);
+    return names.find(this.#database, name);
+  }
+
+  async info(name: ObjectName): Promise<ObjectInfo> {
+    const info = await this.find(name);
+    if (!info)
+      throw new BoundaryError('NOT_FOUND', 'no_such_object', `${describeObject(name)} is not stored`);
     return info;
   }
 
@@ -117,7 +123,7 @@ export class Objects {
       throw new BoundaryError(
         'OUT_OF_RANGE',
         'no_such_range',
-        `${said(name)} has ${info.size} bytes; bytes from ${from} on were asked for`,
+        `${describeObject(name)} has ${info.size} bytes; bytes from ${from} on were asked for`,
       );
     const length = Math.min(count ?? info.size, info.size - from);
     const bytes = this.#blobs.read(info.digest, { from, count: length });
@@ -134,7 +140,7 @@ export class Objects {
     throw new BoundaryError(
       'FAILED_PRECONDITION',
       stored ? 'object_differs' : 'object_not_stored',
-      `fact "${hold.messageId}" names ${said(hold)} with the digest ${hold.digest}, ` +
+      `fact "${hold.messageId}" names ${describeObject(hold)} with the digest ${hold.digest}, ` +
         (stored ? `but it is stored with ${stored}` : 'which is not stored here: put it first'),
     );
   }
@@ -150,7 +156,8 @@ const uploadIdOf = ({ tenantId, bucket, key }: ObjectName): string =>
   hash('sha256', JSON.stringify([tenantId, bucket, key]));
 
 /** For errors. */
-export const said = ({ bucket, key }: ObjectName): string => `object "${key}" in bucket "${bucket}"`;
+export const describeObject = ({ bucket, key }: ObjectName): string =>
+  `object "${key}" in bucket "${bucket}"`;
 
 async function* verified(
   bytes: AsyncIterable<Uint8Array>,
@@ -163,14 +170,16 @@ async function* verified(
     yield chunk;
   }
   if (`sha256:${sum.digest('hex')}` !== digest)
-    throw new Error(`the stored bytes of ${said(name)} are damaged: they do not have the digest ${digest}`);
+    throw new Error(
+      `the stored bytes of ${describeObject(name)} are damaged: they do not have the digest ${digest}`,
+    );
 }
 
 const otherBytes = (name: ObjectName, stored: ObjectInfo | undefined): BoundaryError =>
   new BoundaryError(
     'ALREADY_EXISTS',
     'conflicting_object',
-    `${said(name)} is stored with other bytes (${stored?.digest}). An object never changes: use another key.`,
+    `${describeObject(name)} is stored with other bytes (${stored?.digest}). An object never changes: use another key.`,
   );
 
 const resumeNeedsDigest = (): BoundaryError =>

@@ -4,9 +4,9 @@ import { type Anchor, type Comparison, compareEntries, type Proof } from '../dom
 import type { SignedReceipt } from '../domain/receipt.ts';
 import { type Reconciliation, reconcile } from '../domain/reconcile.ts';
 import type { Peer } from '../handoff/push.ts';
-import { chainAt } from '../handoff/source.ts';
+import { chainAt, keepQuarantined } from '../handoff/source.ts';
 import type { FactStore, StreamId } from '../store/store.ts';
-import { localSide, peerSide, type QuarantinedFact } from './sides.ts';
+import { type Crossings, localSide, peerSide, type QuarantinedFact } from './sides.ts';
 
 export interface ReconcileOptions {
   readonly store: FactStore;
@@ -26,6 +26,8 @@ export interface PeerReconciliation extends Omit<Reconciliation, 'quarantined'>,
   readonly quarantined: readonly QuarantinedFact[];
   /** Receipts that only the receiver had, and that were copied: the answers had been lost. */
   readonly copied: number;
+  /** Facts in quarantine that only the receiver knew of, and that can be redriven now. */
+  readonly copiedQuarantined: number;
   /** Everything that crossed is the same on both sides, and is covered by receipts. */
   readonly isInAgreement: boolean;
 }
@@ -46,7 +48,7 @@ export async function reconcileWithPeer(options: ReconcileOptions): Promise<Peer
   const starts = startsOf(all);
   const isNew = all.length > 0 && all.every((receipt) => receipt.epoch !== epoch);
   // Of an epoch that was accepted nothing may have come yet.
-  const since = isNew
+  const firstOfEpoch = isNew
     ? (reached?.offset ?? 0) + 1
     : (starts.find((each) => each.epoch === epoch)?.offset ?? 1);
   const chains = new Map<number, string>();
@@ -55,7 +57,7 @@ export async function reconcileWithPeer(options: ReconcileOptions): Promise<Peer
     source: noting(source.proofs(), ends, chains, ({ offset }) => onProgress?.(offset, head?.offset ?? 0)),
     receiver: receiver.proofs(),
     anchors,
-    since,
+    firstOfEpoch,
     starts: new Set(starts.map(({ offset }) => offset)),
   });
   const { quarantined: _, ...reconciled } = reconcile(
@@ -63,10 +65,9 @@ export async function reconcileWithPeer(options: ReconcileOptions): Promise<Peer
     { frontier: reached, receipts: received.receipts, quarantined: received.quarantined },
     isGenuine,
   );
-  const copied =
-    stream.buffer === 'store' ? await copyReceipts(options, sent.receipts, received.receipts) : 0;
+  const copies = stream.buffer === 'store' ? await copyWhatIsMissing(options, sent, received) : nothingCopied;
   const isInAgreement = reconciled.problems.length === 0 && compared.tampered.length === 0;
-  return { ...reconciled, ...compared, quarantined: received.quarantined, copied, isInAgreement };
+  return { ...reconciled, ...compared, quarantined: received.quarantined, ...copies, isInAgreement };
 }
 
 /** Before the first fact the chain hash follows from the epoch, if the stream has had only this one. */
@@ -103,20 +104,31 @@ async function* noting(
   }
 }
 
-async function copyReceipts(
+const nothingCopied = { copied: 0, copiedQuarantined: 0 };
+
+/** Quarantine comes with the receipts that cover it: they say of which epoch it is. */
+async function copyWhatIsMissing(
   { store, stream, isGenuine }: ReconcileOptions,
-  sent: readonly SignedReceipt[],
-  received: readonly SignedReceipt[],
-): Promise<number> {
+  sent: Crossings,
+  received: Crossings,
+): Promise<Pick<PeerReconciliation, 'copied' | 'copiedQuarantined'>> {
   const idOf = ({ epoch, toOffset }: SignedReceipt): string => `${epoch} ${toOffset}`;
-  const known = new Set(sent.map(idOf));
+  const known = new Set(sent.receipts.map(idOf));
+  const knownQuarantined = new Set(sent.quarantined.map(({ offset }) => offset));
+  const missing = received.quarantined.filter(({ offset }) => !knownQuarantined.has(offset));
   let copied = 0;
-  for (const receipt of received) {
-    if (known.has(idOf(receipt)) || !isGenuine(receipt)) continue;
-    const chain = await chainAt(store, stream, { epoch: receipt.epoch, offset: receipt.toOffset });
+  let copiedQuarantined = 0;
+  for (const receipt of received.receipts) {
+    const { epoch, fromOffset, toOffset } = receipt;
+    const refused = missing.filter(({ offset }) => offset >= fromOffset && offset <= toOffset);
+    const isKnown = known.has(idOf(receipt));
+    if ((isKnown && refused.length === 0) || !isGenuine(receipt)) continue;
+    const chain = await chainAt(store, stream, { epoch, offset: toOffset });
     if (chain !== undefined && chain !== receipt.chain) continue;
+    copiedQuarantined += await keepQuarantined({ store, stream, epoch }, refused);
+    if (isKnown) continue;
     await store.addReceipt('store', receipt);
     copied += 1;
   }
-  return copied;
+  return { copied, copiedQuarantined };
 }

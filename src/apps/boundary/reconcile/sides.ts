@@ -3,6 +3,7 @@ import type { Proof } from '../domain/compare.ts';
 import type { Frontier } from '../domain/delivery.ts';
 import type { SignedReceipt } from '../domain/receipt.ts';
 import type { Peer } from '../handoff/push.ts';
+import { refusedIn } from '../handoff/source.ts';
 import { frontierOf, receiptOf } from '../rpc/messages.ts';
 import type { FactStore, Resolution, StreamId } from '../store/store.ts';
 import { proofIn, proofsAfter } from './proofs.ts';
@@ -11,17 +12,20 @@ export interface QuarantinedFact {
   readonly offset: number;
   readonly messageId: string;
   readonly reason: string;
+  readonly message: string;
   /** How it was resolved, and the offset of the later fact. Undefined: it is open. */
   readonly resolved?: { readonly how: Resolution['how']; readonly by: number };
+}
+
+export interface Crossings {
+  readonly receipts: readonly SignedReceipt[];
+  readonly quarantined: readonly QuarantinedFact[];
 }
 
 export interface CrossingSide {
   /** Of the source: its last entry. Of the receiver: how far it has come. Undefined: it has nothing. */
   frontier(): Promise<Frontier | undefined>;
-  crossings(): Promise<{
-    readonly receipts: readonly SignedReceipt[];
-    readonly quarantined: readonly QuarantinedFact[];
-  }>;
+  crossings(): Promise<Crossings>;
   proofs(): AsyncIterable<Proof>;
 }
 
@@ -44,10 +48,11 @@ export function localSide(store: FactStore, stream: StreamId): CrossingSide {
           (after) => store.quarantined(stream, { after, limit: page }),
           (each) => each.offset,
         )
-      ).map(({ offset, messageId, reason, resolution }) => ({
+      ).map(({ offset, messageId, reason, message, resolution }) => ({
         offset,
         messageId,
         reason,
+        message,
         ...(resolution && { resolved: { how: resolution.how, by: resolution.by } }),
       })),
     }),
@@ -76,14 +81,7 @@ export function peerSide(peer: Peer, id: StreamId, signal: AbortSignal): Crossin
           async (after) => (await ask(after)).quarantined,
           (each) => Number(each.offset),
         )
-      ).map(({ offset, gap, resolution, resolvedBy }) => ({
-        offset: Number(offset),
-        messageId: gap?.messageId ?? '',
-        reason: gap?.reason ?? '',
-        ...((resolution === 'redriven' || resolution === 'dropped') && {
-          resolved: { how: resolution, by: Number(resolvedBy) },
-        }),
-      })),
+      ).flatMap((each) => refusedIn(each) ?? []),
     }),
     proofs: () =>
       paged(async (after) => {

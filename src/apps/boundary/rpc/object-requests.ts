@@ -41,12 +41,19 @@ export async function objectRequest(
         );
     }
   } catch (error) {
+    if (hasLeft(error)) return;
     // What is left of the body is not read: the connection ends with the answer.
-    if (!request.complete && request.httpVersionMajor === 1)
+    if (!request.complete && request.httpVersionMajor === 1 && !response.headersSent)
       (response as ServerResponse).setHeader('connection', 'close');
     answerError(response, error, node.logger);
   }
 }
+
+/** The caller did not wait for all of the answer: no error of the node, and there is nobody to tell. */
+const hasLeft = (error: unknown): boolean =>
+  /^ERR_(STREAM_PREMATURE_CLOSE|STREAM_DESTROYED|HTTP2_INVALID_STREAM)$/.test(
+    String((error as { code?: unknown }).code),
+  );
 
 /** The key is everything behind the bucket, and may have slashes in it. */
 function nameIn(url: string, tenantId: string): ObjectName {

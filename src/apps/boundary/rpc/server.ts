@@ -21,6 +21,7 @@ import { TallymanError } from '../../../engine/errors.ts';
 import { isLoopbackHost } from '../../../network/loopback.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import { type Identity, type IdentityRules, identityOf } from '../domain/identity.ts';
+import { refuseHandshakes } from './handshakes.ts';
 import { objectRequest } from './object-requests.ts';
 import { answerError } from './plain-errors.ts';
 import { type BoundaryNode, boundaryRoutes, callerKey } from './service.ts';
@@ -74,10 +75,14 @@ export async function startBoundaryServer(options: ServerOptions): Promise<Bound
     jsonOptions: { ignoreUnknownFields: false, useProtoFieldName: true, alwaysEmitImplicit: true },
     shutdownSignal: stopping.signal,
     contextValues: (request) => createContextValues().set(callerKey, callers.get(request)),
-    fallback: (request, response) =>
-      void objectRequest(node, callers.get(request), request, response as ServerResponse),
+    fallback: (request, answer) => {
+      const response = answer as ServerResponse;
+      objectRequest(node, callers.get(request), request, response).catch((error: unknown) =>
+        abandon(response, error, node),
+      );
+    },
   });
-  const onRequest = (request: Request, response: Response): void => {
+  const handle = (request: Request, response: Response): void => {
     try {
       callers.set(request, callerOf(request, options));
     } catch (error) {
@@ -87,9 +92,19 @@ export async function startBoundaryServer(options: ServerOptions): Promise<Bound
       node.onRefusal({ name: address, action: 'connect', code, reason, address });
       return answerError(response, error, node.logger);
     }
+    const authority = authorityOf(request);
+    if (!URL.canParse(`https://${authority}`)) return answerError(response, badHost(authority), node.logger);
     rpc(request as IncomingMessage, response as ServerResponse);
   };
-  const { server, endSessions } = await listener(tls && (await tls.load()), onRequest);
+  /** Whatever is wrong with a request must not end the process: nothing is thrown from here. */
+  const onRequest = (request: Request, response: Response): void => {
+    try {
+      handle(request, response);
+    } catch (error) {
+      abandon(response, error, node);
+    }
+  };
+  const { server, endSessions } = listener(node, tls && (await tls.load()), onRequest);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, host, () => {
@@ -110,13 +125,11 @@ export async function startBoundaryServer(options: ServerOptions): Promise<Bound
   };
 }
 
-async function listener(
+function listener(
+  node: BoundaryNode,
   material: TlsMaterial | undefined,
   onRequest: (request: Request, response: Response) => void,
-): Promise<{
-  server: Server | Http2SecureServer;
-  endSessions: (closed: Promise<void>) => Promise<void>;
-}> {
+): { server: Server | Http2SecureServer; endSessions: (closed: Promise<void>) => Promise<void> } {
   if (!material) {
     // An upload takes as long as it takes; the time for headers stays limited.
     const server = createServer({ requestTimeout: 0 }, onRequest);
@@ -141,6 +154,7 @@ async function listener(
     },
     onRequest,
   );
+  refuseHandshakes(server, node);
   const sessions = new Set<ServerHttp2Session>();
   const sockets = new Set<TLSSocket>();
   server.on('session', (session) => {
@@ -224,3 +238,25 @@ const tlsSocketOf = (request: Request): TLSSocket =>
   ('stream' in request ? request.stream.session?.socket : request.socket) as TLSSocket;
 
 const addressOf = (request: Request): string => request.socket.remoteAddress ?? 'unknown address';
+
+/** Connect makes a URL of it, and throws where that cannot be done. */
+const authorityOf = (request: Request): string =>
+  ('authority' in request ? request.authority : request.headers.host) ?? '';
+
+const badHost = (authority: string): BoundaryError =>
+  new BoundaryError(
+    'INVALID_ARGUMENT',
+    'invalid_host',
+    authority === ''
+      ? 'the request names no host'
+      : `the request names the host "${authority}", which is none`,
+  );
+
+/** Ends a request that failed in a way that nothing else has caught. */
+function abandon(response: Response, error: unknown, { logger }: BoundaryNode): void {
+  logger.error(
+    { error: error instanceof Error ? (error.stack ?? error.message) : String(error) },
+    'a request failed',
+  );
+  (response as ServerResponse).destroy();
+}

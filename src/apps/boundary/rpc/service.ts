@@ -17,8 +17,8 @@ import { type ReceiveLimits, receivedEntry } from '../handoff/receive.ts';
 import { resumeAt } from '../handoff/resume.ts';
 import { droppedBefore, keepAnswer, nodePrefix, peerConsumer, peerPrefix } from '../handoff/source.ts';
 import type { Intake } from '../intake.ts';
-import type { ObjectName } from '../objects/names.ts';
-import { type Objects, said } from '../objects/objects.ts';
+import type { ObjectInfo, ObjectName } from '../objects/names.ts';
+import { describeObject, type Objects } from '../objects/objects.ts';
 import { BoundaryService, type PutObjectRequest } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
 import { proofMessage, proofsAfter } from '../reconcile/proofs.ts';
 import type { FactStore } from '../store/store.ts';
@@ -240,12 +240,25 @@ export const boundaryRoutes = (node: BoundaryNode) => (router: ConnectRouter) =>
         const first = await parts.next();
         const header = !first.done && first.value.part.case === 'header' ? first.value.part.value : undefined;
         if (!header) throw invalid('header', 'is missing: the first message must name the object');
-        const { bucket, key, digest, mediaType } = header;
+        const { bucket, key, digest, mediaType, fromByte } = header;
         const { digest: stored, size } = await objects.put({ tenantId, bucket, key }, bytesOf(parts), {
           digest: digest || undefined,
           mediaType: mediaType || undefined,
+          from: Number(fromByte),
         });
         return { digest: stored, size: BigInt(size) };
+      }),
+
+    findObject: ({ bucket, key }, context) =>
+      told(async () => {
+        allow(context, { kind: 'put objects' });
+        const name = { tenantId, bucket, key };
+        const stored = await objects.find(name);
+        return {
+          ...(stored && { stored: infoMessage(stored) }),
+          uploadOffset: BigInt(await objects.resumable(name)),
+          maxBytes: BigInt(objects.maxBytes),
+        };
       }),
 
     async *getObject({ bucket, key, fromByte, byteCount }, context) {
@@ -256,8 +269,7 @@ export const boundaryRoutes = (node: BoundaryNode) => (router: ConnectRouter) =>
           from: Number(fromByte),
           count: byteCount === undefined ? undefined : Number(byteCount),
         });
-        const { digest, size, mediaType = '' } = info;
-        yield { part: { case: 'info', value: { digest, size: BigInt(size), mediaType } } };
+        yield { part: { case: 'info', value: infoMessage(info) } };
         for await (const data of bytes) yield { part: { case: 'data', value: data } };
       } catch (error) {
         throw toConnectError(error, logger);
@@ -290,7 +302,7 @@ export async function allowedToRead(
   allowed(node, caller, { kind: 'get objects' });
   if (caller?.role !== 'peer' && caller?.role !== 'consumer') return;
   if (await node.objects.isNamed(name, caller.role === 'peer' ? { sentTo: caller.zone } : {})) return;
-  allowed(node, caller, { kind: 'get objects', unnamed: said(name) });
+  allowed(node, caller, { kind: 'get objects', unnamed: describeObject(name) });
 }
 
 /** A peer has one consumer, of its zone's name; nobody else may move it. */
@@ -313,6 +325,12 @@ async function* bytesOf(parts: AsyncIterator<PutObjectRequest>): AsyncIterable<U
     yield next.value.part.value;
   }
 }
+
+const infoMessage = ({ digest, size, mediaType = '' }: ObjectInfo) => ({
+  digest,
+  size: BigInt(size),
+  mediaType,
+});
 
 const pageLimit = 500;
 

@@ -4,7 +4,7 @@ import { type Client, createClient } from '@connectrpc/connect';
 import { createConnectTransport, Http2SessionManager } from '@connectrpc/connect-node';
 import { invalid } from '../domain/errors.ts';
 import { BoundaryService } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
-import { repeatCutOff } from './cut-off.ts';
+import { repeatCutOff } from '../transport/cut-off.ts';
 
 /** PEM texts. The certificate says zone and role: `spiffe://<trust-domain>/zone/<slug>/<producer|consumer>`. */
 export interface TlsOptions {

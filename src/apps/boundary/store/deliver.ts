@@ -3,35 +3,33 @@
  * together: in one transaction, or in an order that the next delivery completes after a crash.
  */
 import type { Queryable } from '../../../engine/database/database.ts';
-import { firstChain, type NewEntry } from '../../../engine/log/entry.ts';
+import type { NewEntry } from '../../../engine/log/entry.ts';
 import {
   type CheckedEntry,
   checkDelivery,
-  type DeliveredEntry,
   type Delivery,
   type DroppedRange,
   type Frontier,
   passDropped,
+  startFrontier,
 } from '../domain/delivery.ts';
 import { invalid } from '../domain/errors.ts';
 import type { Receipt, SignedReceipt } from '../domain/receipt.ts';
-import { type FactRecord, type GapRecord, restoredPrefix, standsForIn } from '../domain/record.ts';
+import { type GapRecord, standsForIn } from '../domain/record.ts';
 import { type Crossing, type CrossingPlan, type FactLog, type Received, TakenIds } from './log.ts';
-import { addReceipt } from './postgres/crossings.ts';
-import { addQuarantined, resolveByStandIn } from './postgres/quarantine.ts';
+import { addReceipt, receipts } from './postgres/crossings.ts';
+import { addFormerIds } from './postgres/former-ids.ts';
+import { addQuarantined, quarantined, removeTaken, resolveByStandIn } from './postgres/quarantine.ts';
+import { quarantinedIn } from './quarantined-in.ts';
+import { formerIdsOf, type Refusal, refusalsOf, restoredRefusals } from './refusals.ts';
 import type { Delivered, QuarantinedEntry, StreamId } from './store.ts';
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-interface Refusal {
-  readonly reason: string;
-  readonly message: string;
-  /** It is here already, with the same content: nothing is missing. */
-  readonly isDelivered?: boolean;
-}
-
 export interface DeliverOptions {
   readonly log: FactLog;
+  /** Of the tables around the log. */
+  readonly tables: Queryable;
   readonly sign: (receipt: Receipt) => SignedReceipt;
 }
 
@@ -42,21 +40,20 @@ export interface DeliverOptions {
 export async function deliver(
   stream: StreamId,
   delivery: Delivery,
-  { log, sign }: DeliverOptions,
+  { log, tables, sign }: DeliverOptions,
 ): Promise<Delivered> {
   const bringsSomething = delivery.entries.length + (delivery.dropped?.length ?? 0) > 0;
   // The first delivery decides the epoch of the buffer: there is nothing yet that it would have to be equal to.
   if (bringsSomething && !uuid.test(delivery.epoch)) throw invalid('epoch', 'must be a UUID');
   const crossing = new DeliveryCrossing(stream, delivery, sign);
-  for (const [offset, refusal] of await restoredRefusals(stream, delivery.entries, log))
-    if (!crossing.refusals.has(offset)) crossing.refusals.set(offset, refusal);
+  for (const [offset, refusal] of await restoredRefusals(stream, delivery.entries, { log, tables }))
+    if (refusal.isDelivered || !crossing.refusals.has(offset)) crossing.refusals.set(offset, refusal);
   for (;;) {
     try {
       const { frontier } = await log.takeOver(stream, crossing);
       return {
         frontier: frontier ?? crossing.start,
-        receipt: crossing.receipt,
-        quarantined: [...crossing.quarantined.values()].sort((a, b) => a.offset - b.offset),
+        ...(await answerTo(stream, delivery, crossing, tables)),
       };
     } catch (error) {
       if (!(error instanceof TakenIds)) throw error;
@@ -67,6 +64,35 @@ export async function deliver(
   }
 }
 
+/**
+ * A delivery that comes again has the answer that was lost: the receipt that was signed for it, and what went into quarantine. A
+ * receipt may also cover what a process had put into the log before it died.
+ */
+async function answerTo(
+  stream: StreamId,
+  { epoch, dropped, entries }: Delivery,
+  crossing: DeliveryCrossing,
+  tables: Queryable,
+): Promise<Pick<Delivered, 'receipt' | 'quarantined'>> {
+  const last = entries.at(-1)?.offset ?? dropped?.at(-1)?.to;
+  const receipt = crossing.receipt ?? (last && (await receiptAt(tables, stream, { epoch, offset: last })));
+  if (!receipt) return { receipt: undefined, quarantined: [] };
+  const isAllNew = receipt === crossing.receipt && receipt.fromOffset > crossing.before;
+  const refused = isAllNew
+    ? [...crossing.quarantined.values()].sort((a, b) => a.offset - b.offset)
+    : await quarantinedIn({ quarantined: (of, range) => quarantined(tables, of, range) }, stream, receipt);
+  return { receipt, quarantined: refused };
+}
+
+async function receiptAt(
+  tables: Queryable,
+  stream: StreamId,
+  { epoch, offset }: { readonly epoch: string; readonly offset: number },
+): Promise<SignedReceipt | undefined> {
+  const [found] = await receipts(tables, stream, { after: offset - 1, limit: 1 });
+  return found?.epoch === epoch && found.fromOffset <= offset ? found : undefined;
+}
+
 class DeliveryCrossing implements Crossing {
   /** Before the first delivery of a stream. */
   readonly start: Frontier;
@@ -74,6 +100,8 @@ class DeliveryCrossing implements Crossing {
   /** By offset: what was kept of this delivery. */
   readonly quarantined = new Map<number, QuarantinedEntry>();
   receipt: SignedReceipt | undefined;
+  /** How far the stream had come before. */
+  before = 0;
   readonly #stream: StreamId;
   readonly #delivery: Delivery;
   readonly #sign: (receipt: Receipt) => SignedReceipt;
@@ -83,13 +111,14 @@ class DeliveryCrossing implements Crossing {
     this.#stream = stream;
     this.#delivery = delivery;
     this.#sign = sign;
-    this.start = { epoch: delivery.epoch, offset: 0, chain: firstChain(delivery.epoch) };
+    this.start = startFrontier(delivery.epoch);
     this.refusals = new Map(
       delivery.entries.flatMap(({ offset, refusal }) => (refusal ? [[offset, refusal]] : [])),
     );
   }
 
   plan(before: Frontier = this.start): CrossingPlan | undefined {
+    this.before = before.offset;
     const { frontier: passed, gaps } = passDropped(before, this.#delivery, this.#stream);
     const delivered = checkDelivery(passed, this.#delivery, this.#stream);
     const { offset, chain } = delivered.at(-1) ?? passed;
@@ -123,11 +152,24 @@ class DeliveryCrossing implements Crossing {
       receivedAt: this.#receivedAt,
     });
     await addReceipt(tx, 'forward', receipt);
-    for (const { offset, record } of facts) {
-      const standsFor = this.refusals.has(offset) ? undefined : standsForIn(record);
+    const offsets = facts.map(({ offset }) => offset).filter((offset) => !this.#isQuarantined(offset));
+    await removeTaken(tx, this.#stream, { epoch: reached.epoch, offsets });
+    const taken = facts.filter(({ offset }) => !this.refusals.has(offset));
+    await addFormerIds(
+      tx,
+      this.#stream,
+      taken.flatMap(({ record }) => formerIdsOf(record)),
+    );
+    for (const { offset, record } of taken) {
+      const standsFor = standsForIn(record);
       if (standsFor) await resolveByStandIn(tx, this.#stream, standsFor, offset);
     }
     this.receipt = receipt;
+  }
+
+  #isQuarantined(offset: number): boolean {
+    const refusal = this.refusals.get(offset);
+    return refusal !== undefined && !refusal.isDelivered;
   }
 
   #quarantinedEntry({ offset, key, text }: CheckedEntry, { reason, message }: Refusal): QuarantinedEntry {
@@ -145,64 +187,6 @@ class DeliveryCrossing implements Crossing {
       quarantinedAt: new Date(this.#receivedAt),
     };
   }
-}
-
-/**
- * A source that was restored from a backup does not know which of its facts had crossed: it appends them again under other ids. The
- * first id says here whether a fact is in already. The answer is the same for each attempt, since the first id never comes again.
- */
-async function restoredRefusals(
-  stream: StreamId,
-  entries: readonly DeliveredEntry[],
-  log: FactLog,
-): Promise<Map<number, Refusal>> {
-  const refusals = new Map<number, Refusal>();
-  for (const { offset, key, digest, text } of entries) {
-    if (!key.startsWith(restoredPrefix)) continue;
-    const first = firstIdIn(text);
-    const before = first === undefined ? undefined : await log.digestOf(stream, first);
-    if (first !== undefined && before !== undefined)
-      refusals.set(offset, deliveredBefore(first, digest.startsWith(before)));
-  }
-  return refusals;
-}
-
-function firstIdIn(text: string): string | undefined {
-  try {
-    return standsForIn(JSON.parse(text) as FactRecord)?.messageId;
-  } catch {
-    return undefined;
-  }
-}
-
-// Of a trimmed fact the log may know half of the digest.
-const deliveredBefore = (id: string, isSame: boolean): Refusal =>
-  isSame
-    ? {
-        reason: 'already_delivered',
-        message: `message id "${id}" was delivered before with the same content`,
-        isDelivered: true,
-      }
-    : {
-        reason: 'conflicting_duplicate',
-        message: `message id "${id}" was delivered before with other content`,
-      };
-
-async function refusalsOf(
-  stream: StreamId,
-  entries: readonly CheckedEntry[],
-  known: ReadonlyMap<number, Refusal>,
-  log: FactLog,
-): Promise<Map<number, Refusal>> {
-  const refusals = new Map<number, Refusal>();
-  const inDelivery = new Map<string, string>();
-  for (const { offset, key, digest } of entries) {
-    if (known.has(offset)) continue;
-    const before = inDelivery.get(key) ?? (await log.digestOf(stream, key));
-    if (before === undefined) inDelivery.set(key, digest);
-    else refusals.set(offset, deliveredBefore(key, digest.startsWith(before)));
-  }
-  return refusals;
 }
 
 /** A message id has no control characters: the key of a gap record cannot be one. */

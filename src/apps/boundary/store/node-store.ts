@@ -93,7 +93,7 @@ export class NodeStore implements FactStore {
     delivery: Delivery,
     sign: (receipt: Receipt) => SignedReceipt,
   ): Promise<Delivered> {
-    return deliver(stream, delivery, { log: this.#log, sign });
+    return deliver(stream, delivery, { log: this.#log, tables: this.#of(stream), sign });
   }
 
   frontier(stream: StreamId): Promise<Frontier | undefined> {

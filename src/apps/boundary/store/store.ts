@@ -128,8 +128,9 @@ export interface Dropped extends ChainedRange {
 
 export interface Delivered {
   readonly frontier: Frontier;
-  /** Undefined if everything in the delivery had been received before. */
+  /** Of a delivery that was received before: the receipt of then. Undefined: nothing was delivered. */
   readonly receipt: SignedReceipt | undefined;
+  /** Facts that the receipt covers and that could not be taken. */
   readonly quarantined: readonly QuarantinedEntry[];
 }
 
@@ -142,8 +143,8 @@ export interface FactStore {
   append(stream: StreamId, fact: NewFact): Promise<Appended>;
 
   /**
-   * The same for facts whose order counts, in this order. After an error none is in behind one that is not, unless that one
-   * can never be: a conflict is an error.
+   * The same for facts whose order counts, in this order. On error a prefix may have been stored; nothing after the failing fact is
+   * stored. The exception is a conflict: that fact can never be stored, and those after it may be.
    */
   appendInOrder(stream: StreamId, facts: readonly NewFact[]): Promise<void>;
 
@@ -170,10 +171,12 @@ export interface FactStore {
   newEpoch(stream: StreamId, nextOffset: number): Promise<string>;
 
   /**
-   * Puts what a peer delivers into a forward buffer and keeps the receipt that `sign` makes. After an error nothing is in, or
-   * a first part of it, which the frontier says and the next delivery completes. What was received before is skipped. A delivery that does not fit what was received is refused (see `checkDelivery`). An entry
-   * that cannot be taken is put into quarantine, and a gap record takes its offset. A fact that stands for one in quarantine
-   * resolves it. What the source has dropped gets gap records.
+   * Puts what a peer delivers into a forward buffer and keeps the receipt that `sign` makes. On error a prefix may have been stored:
+   * the frontier says how much, and the next delivery completes it.
+   *
+   * Skips what was received before. Refuses a delivery that does not fit what was received (see `checkDelivery`). Puts an entry that
+   * cannot be taken into quarantine, and a gap record at its offset. A fact that stands for one in quarantine resolves it. What
+   * the source has dropped gets gap records.
    */
   deliver(
     stream: StreamId,

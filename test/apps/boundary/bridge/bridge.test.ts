@@ -128,6 +128,25 @@ describe('events as facts', () => {
     expect(bridge.troubles).toEqual([]);
   });
 
+  test('BND-16: two rules of one zone and predicate that both refuse an event leave one note, and the others go on', async () => {
+    const plant = await plantNode({}, [
+      { subject: 'basket:{payload.serial}' },
+      { event: 'rfid.*', subject: 'pallet:{payload.pallet}' },
+    ]);
+    const bridge = plant.bridge();
+    await bridge.listen();
+    await plant.emit([moved('A', 1), moved('A', 2, { payload: { n: 2, serial: 'A', pallet: 'P' } })]);
+    bridge.start();
+    await until('it is past the refused event', () => isPast(plant));
+    expect(await factsOf(plant)).toEqual(['A 2', 'pallet:P 2']);
+    const { rows } = await plant.database.query(
+      'select event_type as type, message from boundary.refused_events',
+    );
+    // The reason of the first rule.
+    expect(rows).toEqual([{ type: 'rfid.movement', message: expect.stringContaining('payload.serial') }]);
+    expect(plant.errors).toEqual([expect.objectContaining({ events: 1 })]);
+  });
+
   test('BND-16: a full stream keeps its events waiting, those to another zone go on; nothing is lost or out of order', async () => {
     const lab = (await testNode()).node.zones.resolve('lab', 'zone');
     const limits = { maxBytes: 200_000, reserveBytes: 0, refuseAt: 0.8, acceptAt: 0.7 };

@@ -4,7 +4,7 @@ import {
   type EventRule,
   eventOfFact,
   factOfEvent,
-  isTold,
+  matchesAnyRule,
   matchesType,
   namesBoundary,
   typesIn,
@@ -112,10 +112,10 @@ test('BND-16: rules name types and beginnings of types, and never those of the b
 describe('BND-16: the event of a fact', () => {
   test('is told by rules that it fits entirely', () => {
     const fact = record('m1', { from: plant, predicate: 'moved_to' });
-    expect(isTold([], fact)).toBe(false);
-    expect(isTold([{}], fact)).toBe(true);
-    expect(isTold([{ predicate: 'moved_to', from: lab }, { predicate: 'other' }], fact)).toBe(false);
-    expect(isTold([{ predicate: 'moved_to', from: plant }], fact)).toBe(true);
+    expect(matchesAnyRule([], fact)).toBe(false);
+    expect(matchesAnyRule([{}], fact)).toBe(true);
+    expect(matchesAnyRule([{ predicate: 'moved_to', from: lab }, { predicate: 'other' }], fact)).toBe(false);
+    expect(matchesAnyRule([{ predicate: 'moved_to', from: plant }], fact)).toBe(true);
   });
 
   test('has an id of its own, the subject as aggregate, and leaves out an object that is too large', () => {

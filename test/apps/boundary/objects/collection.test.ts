@@ -1,6 +1,7 @@
 /**
  * Collection of orphans beside producers that put an object and then append a fact that names it. There is no grace: an object
- * may go between the two, and the append is refused then. An append that was answered has its object, whatever happens.
+ * may go between the two, and the append is refused then. An append that was answered has its object, whatever happens. What each
+ * order of the steps leads to is tested one after another; how often they meet in the races is chance, and not tested.
  * TEST_OBJECT_RACES=10000 runs more of them.
  */
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -26,6 +27,7 @@ const bucket = 'files';
 const out = { tenantId, buffer: 'store', from: 'plant-a', to: 'enterprise' } as const;
 /** An append takes less, also on a machine that is very busy: what rests on it is not part of the race. */
 const holdGraceMs = 60_000;
+const caller = { tenantId, authorize: () => {} };
 const later = 3_600_000;
 
 /** What a process of the node has: connections to database and storage of its own. */
@@ -44,12 +46,59 @@ async function partsOn(url: string, place: Place) {
   return { database, blobs, store, objects, intake };
 }
 
+const factOf = (messageId: string, key: string, digest: string) => ({
+  messageId,
+  fromZone: 'plant-a',
+  toZone: 'enterprise',
+  producedAt: 1,
+  subject: 'order:1',
+  predicate: 'has_state',
+  objectJson: JSON.stringify({ bucket, key, digest }),
+});
+
 interface Named {
   readonly key: string;
   readonly content: Buffer;
 }
 
 describe.each<StorageName>(['files', 'jetstream'])('objects on %s', (kind) => {
+  test('BND-5, BND-6: an object that was collected before its fact is refused, and one that a fact names stays', async () => {
+    const storage = await storages[kind]();
+    onTestFinished(() => storage.stop());
+    const { url } = await boundaryDatabase();
+    const [producing, collecting] = await Promise.all([1, 2].map(() => partsOn(url, storage.place)));
+    if (!producing || !collecting) throw new Error('two processes are needed');
+    const { objects, intake } = producing;
+    const { database, blobs, store } = collecting;
+    // Whatever is stored is old enough, also in the same millisecond.
+    const graceMs = -later;
+    const collect = () =>
+      collectOrphans({ database, blobs, store, holdGraceMs, uploadGraceMs: later, graceMs });
+    const content = Buffer.from('content');
+    const put = () => objects.put({ tenantId, bucket, key: 'a' }, chunks(content));
+    const append = (digest: string) => intake.append(caller, factOf('m-1', 'a', digest));
+    const isStored = async (): Promise<boolean> => {
+      const { bytes } = await objects.get({ tenantId, bucket, key: 'a' });
+      return (await whole(bytes)).equals(content);
+    };
+
+    const { digest } = await put();
+    expect(await collect()).toMatchObject({ objects: 1, blobs: 1 });
+    expect(await storage.left()).toEqual([]);
+    await expect(append(digest)).rejects.toMatchObject({
+      code: 'FAILED_PRECONDITION',
+      reason: 'object_not_stored',
+    });
+    expect((await store.state(out))?.last ?? 0).toBe(0);
+
+    await put();
+    expect(await append(digest)).toMatchObject({ offset: 1 });
+    // The same bytes under a name that no fact names: the name goes, the bytes stay.
+    await objects.put({ tenantId, bucket, key: 'b' }, chunks(content));
+    expect(await collect()).toMatchObject({ objects: 1, blobs: 0 });
+    expect(await isStored()).toBe(true);
+  });
+
   test('BND-5, BND-6: collection beside put-then-append never deletes what a fact names', async () => {
     const random = seededRandom();
     const storage = await storages[kind]();
@@ -81,17 +130,8 @@ describe.each<StorageName>(['files', 'jetstream'])('objects on %s', (kind) => {
         counts.left += 1;
         return;
       }
-      const fact = {
-        messageId: `m-${n}`,
-        fromZone: 'plant-a',
-        toZone: 'enterprise',
-        producedAt: 1,
-        subject: 'order:1',
-        predicate: 'has_state',
-        objectJson: JSON.stringify({ bucket, key, digest }),
-      };
       try {
-        await intake.append({ tenantId, authorize: () => {} }, fact);
+        await intake.append(caller, factOf(`m-${n}`, key, digest));
         appended.push({ key, content });
       } catch (error) {
         expect(error).toMatchObject({ code: 'FAILED_PRECONDITION', reason: 'object_not_stored' });
@@ -113,11 +153,7 @@ describe.each<StorageName>(['files', 'jetstream'])('objects on %s', (kind) => {
     await collect();
 
     console.info(`${kind}: ${JSON.stringify({ total, appended: appended.length, ...counts })}`);
-    // The race took place: appends came through, appends came too late, names and bytes were removed.
-    expect(appended.length).toBeGreaterThan(total / 10);
-    expect(counts.refused).toBeGreaterThan(0);
-    expect(counts.objects).toBeGreaterThan(total / 20);
-    expect(counts.blobs).toBeGreaterThan(total / 80);
+    expect(appended.length).toBeGreaterThan(0);
     expect(appended.length + counts.refused + counts.left).toBe(total);
 
     for (const { key, content } of appended) {

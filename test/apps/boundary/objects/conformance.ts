@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { randomBytes, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { Blobs } from '../../../../src/apps/boundary/objects/blobs.ts';
 import { chunkBytes } from '../../../../src/apps/boundary/objects/jetstream/layout.ts';
@@ -136,10 +137,20 @@ export function describeBlobs(name: string, open: () => Promise<Storage>): void 
     test('BND-5: no piece is asked for before there is room for it, and none that is handed out is large', async () => {
       const piece = randomBytes(chunkBytes);
       let asked = 0;
+      let release = (): void => {};
+      onTestFinished(() => release());
       async function* source(): AsyncIterable<Uint8Array> {
+        // The upload has begun.
+        release = await storage.holdWrites();
         for (asked = 1; asked <= 24; asked += 1) yield piece;
       }
-      const staged = await blobs.stage(source(), roomy);
+      const staging = blobs.stage(source(), roomy);
+      await until('it asks', () => asked > 0);
+      await sleep(500);
+      // Nothing of it is stored: these are in memory.
+      expect(asked).toBeLessThanOrEqual(5);
+      release();
+      const staged = await staging;
       await staged.publish();
       await staged.discard();
       let read = 0;

@@ -1,7 +1,7 @@
 /** The storages of objects that the tests run on, also in processes of their own. */
 import { randomUUID } from 'node:crypto';
 import { globSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, open, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { jetstreamManager } from '@nats-io/jetstream';
@@ -38,6 +38,8 @@ export interface Storage {
   count(): Promise<number>;
   /** Their names, for a test that expects none. */
   left(): Promise<string[]>;
+  /** From now on no write of bytes ends, until the returned function is called. Seconds, not more. */
+  holdWrites(): Promise<() => void>;
   /** Kills what holds the bytes, if it is a process, and starts it again. */
   restart(): Promise<void>;
   stop(): Promise<void>;
@@ -54,8 +56,26 @@ export async function files(): Promise<Storage> {
     env: { TALLYMAN_BOUNDARY_OBJECTS_FOLDER: folder },
     count: async () => (await left()).length,
     left,
+    holdWrites: holdFileWrites,
     restart: async () => {},
     stop: () => rm(folder, { recursive: true, force: true }),
+  };
+}
+
+/** Of this process. */
+async function holdFileWrites(): Promise<() => void> {
+  const file = await open(import.meta.filename);
+  const writes = Object.getPrototypeOf(file) as { write: (...args: unknown[]) => Promise<unknown> };
+  await file.close();
+  const { write } = writes;
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  writes.write = async function (...args) {
+    await released;
+    return write.apply(this, args);
+  };
+  return () => {
+    writes.write = write;
+    release();
   };
 }
 
@@ -95,6 +115,10 @@ export async function jetstream(): Promise<Storage> {
       }
       await connection.close();
       return left;
+    },
+    holdWrites: async () => {
+      service.pause();
+      return () => service.resume();
     },
     restart: async () => {
       await service.kill();

@@ -12,15 +12,9 @@ import { defaultLimits } from '../../../../src/apps/boundary/limits/fill.ts';
 import { FileBlobs } from '../../../../src/apps/boundary/objects/files.ts';
 import { Objects } from '../../../../src/apps/boundary/objects/objects.ts';
 import { type ServerOptions, startBoundaryServer } from '../../../../src/apps/boundary/rpc/server.ts';
-import type { BoundaryNode } from '../../../../src/apps/boundary/rpc/service.ts';
+import type { BoundaryNode, RefusedCall } from '../../../../src/apps/boundary/rpc/service.ts';
 import { silentLogger } from '../../../../src/engine/logger.ts';
 import { boundaryDatabase, storeOn } from '../support.ts';
-
-export interface Refusal {
-  readonly name: string;
-  readonly reason: string;
-  readonly action: string;
-}
 
 export interface TestNodeOptions {
   readonly maxObjectBytes?: number;
@@ -56,7 +50,7 @@ export async function testNode(
     holdGraceMs: 600_000,
   });
   const { privateKey, publicKey } = generateKeyPairSync('ed25519');
-  const refusals: Refusal[] = [];
+  const refusals: RefusedCall[] = [];
   /** By zone. */
   const peerKeys = new Map<string, KeyObject>();
   const node: BoundaryNode = {

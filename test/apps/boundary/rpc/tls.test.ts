@@ -1,9 +1,11 @@
 import { once } from 'node:events';
+import { connect as connectPlain } from 'node:net';
 import { connect, type TLSSocket } from 'node:tls';
 import { Code, ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport, createGrpcTransport } from '@connectrpc/connect-node';
 import { expect, test } from 'vitest';
 import { BoundaryService } from '../../../../src/apps/boundary/proto/tallyman/boundary/v1/boundary_pb.ts';
+import { until } from '../../../support/until.ts';
 import { type Issued, TestAuthority } from './certificates.ts';
 import { testNode } from './node.ts';
 
@@ -87,11 +89,6 @@ test('BND-12: a certificate speaks for its own zone and role only', async () => 
   expect(results.map(({ result }) => result.case)).toEqual(['refused', 'appended']);
 });
 
-test('BND-12: plain HTTP gets no answer on a port with TLS', async () => {
-  const { server } = await scene();
-  await expect(fetch(`http://localhost:${server.port}/objects/b/k`)).rejects.toThrow('fetch failed');
-});
-
 test('BND-12: certificates are replaced without a restart', async () => {
   const { authority, clientWith, rotate } = await scene();
   const next = await TestAuthority.make();
@@ -158,4 +155,131 @@ test('BND-12: a TLS session that is resumed without a certificate is refused, an
       ]);
       expect(refusals).toEqual([expect.objectContaining({ reason: 'a client certificate is needed' })]);
     }
+});
+
+/** What a program gets that sends this to the port, without TLS. */
+async function answerTo(port: number, text: string): Promise<string> {
+  const socket = connectPlain(port, '127.0.0.1').on('error', () => {});
+  let answer = '';
+  socket.on('data', (chunk) => {
+    answer += chunk;
+  });
+  const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
+  socket.write(text);
+  await closed;
+  return answer;
+}
+
+test('BND-12: plain HTTP on a port with TLS is refused with a reason, and it is noted', async () => {
+  const { server, refusals } = await scene();
+  const answer = await fetch(`http://localhost:${server.port}/objects/b/k`);
+  expect([answer.status, await answer.json()]).toEqual([
+    400,
+    {
+      code: 'invalid_argument',
+      reason: 'plain_http',
+      message: expect.stringContaining('use https:// with a client certificate'),
+    },
+  ]);
+  for (const start of ['POST /x HTTP/1.1', 'DELETE /x HTTP/1.1', 'CONNECT x:1 HTTP/1.1'])
+    expect(await answerTo(server.port, `${start}\r\nhost: x\r\n\r\n`)).toContain('plain HTTP is refused');
+  expect(refusals).toEqual(
+    Array(4).fill({
+      name: expect.stringMatching(/127\.0\.0\.1|::1/),
+      address: expect.stringMatching(/127\.0\.0\.1|::1/),
+      action: 'connect',
+      code: 'plain_http',
+      reason: expect.stringContaining('plain HTTP is refused'),
+    }),
+  );
+});
+
+test('BND-12: what is no TLS, or a TLS that is too old, is noted; who only knocks is not', async () => {
+  const { authority, server, refusals } = await scene();
+  const knocking = connectPlain(server.port, '127.0.0.1');
+  await once(knocking, 'connect');
+  knocking.destroy();
+  // A caller that does not know our authority refuses us, not we it.
+  const distrusting = connect({ port: server.port, host: '127.0.0.1', servername: 'localhost' });
+  await expect(once(distrusting, 'secureConnect')).rejects.toThrow();
+  for (const text of ['PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', '\0'.repeat(100), '\x16\x03\x01\0\x05hello'])
+    await answerTo(server.port, text);
+  const old = connect({
+    port: server.port,
+    host: '127.0.0.1',
+    servername: 'localhost',
+    ca: authority.ca,
+    minVersion: 'TLSv1',
+    maxVersion: 'TLSv1.1',
+    ciphers: 'DEFAULT@SECLEVEL=0',
+  });
+  await expect(once(old, 'secureConnect')).rejects.toThrow();
+  await until('all of them were seen', () => refusals.length === 4);
+  expect(refusals.map(({ code }) => code)).toEqual(Array(4).fill('handshake_failed'));
+  expect(refusals.at(-1)?.reason).toContain('unsupported protocol');
+});
+
+test('BND-12: everybody who must be refused is refused with a reason and one event', async () => {
+  const { authority, server, refusals, clientWith } = await scene();
+  const other = await TestAuthority.make();
+  const issued = (path: string, from = authority, notAfter?: Date) =>
+    from.issue({ uris: uri(path), ...(notAfter && { notAfter }) });
+  const told = async (call: Promise<unknown>): Promise<string> => (await refusalOf(call)).rawMessage;
+  const append = async (by: Issued): Promise<string> => told(clientWith(by).appendFact(fact('a')));
+  const producer = await issued('plant-a/producer');
+
+  const cases: readonly (readonly [string, () => Promise<string>, string, string])[] = [
+    [
+      'wrong CA',
+      async () => append(await issued('plant-a/producer', other)),
+      'certificate_refused',
+      'is not accepted',
+    ],
+    [
+      'expired certificate',
+      async () => append(await issued('plant-a/producer', authority, new Date(Date.now() - 3_600_000))),
+      'certificate_refused',
+      'EXPIRED',
+    ],
+    [
+      'right certificate with another from_zone',
+      () => told(clientWith(producer).appendFact(fact('a', 'enterprise', 'plant-a'))),
+      'not_allowed',
+      'cannot speak for "enterprise"',
+    ],
+    [
+      'producer certificate that tries to deliver',
+      () =>
+        told(clientWith(producer).deliverFacts({ stream: { fromZone: 'enterprise', toZone: 'plant-a' } })),
+      'not_allowed',
+      'only a peer may',
+    ],
+    [
+      'plain HTTP',
+      async () => (await fetch(`http://localhost:${server.port}/objects/b/k`)).text(),
+      'plain_http',
+      'plain HTTP is refused',
+    ],
+    [
+      'resumed session without a certificate',
+      async () => {
+        const { ca } = authority;
+        const { session } = await request(server.port, { ca, ...producer }, 'TLSv1.2');
+        return (await request(server.port, { ca, ...(session && { session }) }, 'TLSv1.2')).answer;
+      },
+      'no_certificate',
+      'a client certificate is needed',
+    ],
+  ];
+  for (const [name, ask, code, reason] of cases) {
+    refusals.length = 0;
+    const answer = await ask();
+    expect([name, answer]).toEqual([name, expect.stringContaining(reason)]);
+    expect([name, refusals]).toEqual([
+      name,
+      [expect.objectContaining({ code, reason: expect.stringContaining(reason) })],
+    ]);
+  }
+  // None of it left a trace in the log.
+  expect((await clientWith(producer).appendFact(fact('first'))).offset).toBe(1n);
 });

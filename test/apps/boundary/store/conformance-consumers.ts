@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { confirmReceipt, fetchFacts } from '../../../../src/apps/boundary/consume.ts';
+import { peerConsumer } from '../../../../src/apps/boundary/handoff/source.ts';
 import { trimConfirmed } from '../../../../src/apps/boundary/retention.ts';
 import type { ConsumerState, FactStore, StreamId } from '../../../../src/apps/boundary/store/store.ts';
 import { until } from '../../../support/until.ts';
@@ -101,6 +102,12 @@ export function describeConsumers(name: string, opened: () => Opened): void {
       await confirm(out, 'i1', 6);
       expect(await trimConfirmed(opened().store, out, later)).toBe(0);
       await confirmReceipt(opened().store, out, { consumer: 'slow', offset: 4 });
+      // The zone that they go to connects by itself, and has not done so yet.
+      expect(await trimConfirmed(opened().store, out, later)).toBe(0);
+      const peer = { consumer: peerConsumer('enterprise') };
+      await fetchFacts(opened().store, out, { ...peer, limit: 10 });
+      expect(await trimConfirmed(opened().store, out, later)).toBe(0);
+      await confirmReceipt(opened().store, out, { ...peer, offset: 5 });
       expect(await trimConfirmed(opened().store, out, new Date(0))).toBe(0);
       expect(await trimConfirmed(opened().store, out, later)).toBe(4);
       expect(await opened().store.state(out)).toMatchObject({ first: 5, last: 6 });

@@ -1,5 +1,6 @@
 /** What holds for the log on JetStream besides the conformance suite. */
 import { randomUUID } from 'node:crypto';
+import { jetstreamManager } from '@nats-io/jetstream';
 import { connect, headers } from '@nats-io/transport-node';
 import { expect, onTestFinished, test } from 'vitest';
 import { JetStreamLog } from '../../../../src/apps/boundary/store/jetstream/log.ts';
@@ -80,6 +81,50 @@ test('BND-3: a batch whose sender was gone before its end leaves nothing', async
   expect(await store.read(out, { after: 0, limit: 10, maxBytes: 10_000 })).toHaveLength(2);
 });
 
+test('BND-15: a head of another version, or that is none, is refused, and nothing is appended', async () => {
+  const { server, open, out } = await scene();
+  const store = await open();
+  await store.append(out, fact('a'));
+  const names = new Names(out);
+  const connection = await connect({ servers: server.url });
+  onTestFinished(() => connection.close());
+  const put = async (head: string) => void (await connection.request(names.head('enterprise'), head));
+  const codes = async () => {
+    const calls = [store.state(out), store.append(out, fact('b'))];
+    return (await Promise.allSettled(calls)).map((each) => each.status === 'rejected' && each.reason.code);
+  };
+  for (const head of ['{"v":2}', '{"v":1,"last":"1"}', 'null', 'x']) {
+    await put(head);
+    expect(await codes()).toEqual(['LOG_DAMAGED', 'LOG_DAMAGED']);
+  }
+});
+
+test('BND-15: a head that is lost, with its facts still there, ends appends and deliveries with an error, not in a loop', async () => {
+  const { server, open, out, into } = await scene();
+  const store = await open();
+  await store.append(out, fact('a'));
+  const { epoch = '' } = (await store.state(out)) ?? {};
+  const entries = await store.read(out, { after: 0, limit: 1, maxBytes: 10_000 });
+  const delivery = { epoch, chainBefore: firstChain(epoch), entries };
+  await store.deliver(into, delivery, sign);
+  const connection = await connect({ servers: server.url });
+  onTestFinished(() => connection.close());
+  const manager = await jetstreamManager(connection);
+  for (const stream of [out, into]) {
+    const names = new Names(stream);
+    await manager.streams.purge(names.stream, { filter: names.head('enterprise') });
+  }
+  await manager.streams.purge(new Names(into).stream, { filter: new Names(into).key('a') });
+  // Another process: this one remembers the head.
+  const other = await open();
+  const ends = [store.append(out, fact('b')), other.deliver(into, delivery, sign)];
+  for (const { reason } of (await Promise.allSettled(ends)) as PromiseRejectedResult[]) {
+    expect(reason).toMatchObject({ code: 'LOG_DAMAGED' });
+    expect(reason.message).toContain('Nothing was written');
+  }
+  expect(await codeOf(store.append(out, fact('a')))).toMatchObject({ existing: true });
+}, 60_000);
+
 test('BND-3, BND-15: a server that is killed keeps ids and facts; while it is away appends say UNAVAILABLE', async () => {
   const { server, open, out } = await scene();
   const store = await open();
@@ -115,8 +160,12 @@ test('BND-8, BND-10: a delivery that ended between log and receipt is completed 
   expect(await codeOf(store.acceptEpoch(into, randomUUID(), 'ab'.repeat(32)))).toBe(
     'ABORTED delivery_incomplete',
   );
+  // A delivery that is refused completes it as well. If that fails, the caller still gets the refusal.
+  const refused = { ...delivery, epoch: randomUUID() };
+  expect(await codeOf(store.deliver(into, refused, crash))).toBe('FAILED_PRECONDITION epoch_mismatch');
+  expect(await store.receipts(into, { after: 0, limit: 10 })).toEqual([]);
   const { receipt } = await store.deliver(into, delivery, sign);
   expect(receipt).toMatchObject({ fromOffset: 1, toOffset: 1200 });
-  expect((await store.deliver(into, delivery, sign)).receipt).toBeUndefined();
+  expect((await store.deliver(into, delivery, sign)).receipt).toEqual(receipt);
   expect(await store.receipts(into, { after: 0, limit: 10 })).toHaveLength(1);
 });

@@ -164,13 +164,13 @@ export class JetStreamBlobs implements Blobs {
 
   /** Putting back is always safe: a remover that still lives finds that it lost, and removes nothing. */
   async #find(digest: string): Promise<Layout> {
-    const patience = performance.now() + removalMs;
+    const putBackAt = performance.now() + removalMs;
     for (;;) {
       const found = await this.#manifest(digest);
       if (!found || found.value.state === 'gone')
         throw new Error(`there are no bytes with the digest ${digest}`);
       if (found.value.state === 'here') return found.value;
-      if (performance.now() < patience) await sleep(pauseMs);
+      if (performance.now() < putBackAt) await sleep(pauseMs);
       else await this.#set(found, 'here');
     }
   }

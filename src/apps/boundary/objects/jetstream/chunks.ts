@@ -1,7 +1,7 @@
 /** The bytes themselves, in messages that are written once. No more than a few chunks are in memory, whatever the size. */
 import type { StoredMsg } from '@nats-io/jetstream';
 import { conflict, store } from '../../store/jetstream/commit.ts';
-import { Away } from '../../store/jetstream/errors.ts';
+import { ClusterUnavailable } from '../../store/jetstream/errors.ts';
 import { lastOf } from '../../store/jetstream/reads.ts';
 import type { JetStreamCluster, JetStreamSession } from '../../store/jetstream/session.ts';
 import { chunkBytes, type Layout, type Slice, slicesOf } from './layout.ts';
@@ -89,7 +89,7 @@ async function writeOnce({ cluster, names }: Place, subject: string, bytes: Uint
     if ((await store(session, { subject, payload: bytes, expected: 0 })) !== conflict) return;
     // It may be on its way and never get there.
     if (!(await lastOf(session, names, subject)))
-      throw new Away('a chunk was refused, and is not there', { isUncertain: true });
+      throw new ClusterUnavailable('a chunk was refused, and is not there', { isUncertain: true });
   });
 }
 

@@ -56,5 +56,8 @@ export class ObjectNames {
   }
 }
 
+/** Whether the subject is that of a manifest. */
+export const isBlob = (subject: string): boolean => subject.split('.').at(-2) === 'blob';
+
 /** The last token of a subject. */
 export const lastToken = (subject: string): string => subject.slice(subject.lastIndexOf('.') + 1);

@@ -3,11 +3,13 @@
  * refuses one.
  */
 import { randomUUID } from 'node:crypto';
+import { TallymanError } from '../../../../engine/errors.ts';
 import { type BatchMessage, commit, conflict, store } from '../../store/jetstream/commit.ts';
+import { parsed } from '../../store/jetstream/parsed.ts';
 import { lastOf, nextMessages } from '../../store/jetstream/reads.ts';
 import type { JetStreamCluster } from '../../store/jetstream/session.ts';
 import type { Layout } from './layout.ts';
-import type { ObjectNames } from './names.ts';
+import { isBlob, type ObjectNames } from './names.ts';
 
 /**
  * Of a digest:
@@ -54,6 +56,24 @@ export interface Change<T> {
   readonly expected: number;
 }
 
+type AnyRecord = Manifest | UploadRecord;
+
+const manifestStates: ReadonlySet<unknown> = new Set<Manifest['state']>(['here', 'removing', 'gone']);
+const uploadStates: ReadonlySet<unknown> = new Set<UploadRecord['state']>(['busy', 'kept', 'swept', 'done']);
+
+/** The subject decides which of the two it must be. */
+function recordIn<T extends AnyRecord>(text: string, subject: string): T {
+  const record = parsed(text) as Partial<AnyRecord> | null | undefined;
+  const states = isBlob(subject) ? manifestStates : uploadStates;
+  const isRecord =
+    states.has(record?.state) &&
+    typeof record?.upload === 'string' &&
+    record.segments?.every(Number.isSafeInteger);
+  if (!isRecord)
+    throw new TallymanError('LOG_DAMAGED', `the record ${subject} of an object on JetStream cannot be read`);
+  return record as T;
+}
+
 /** How many records one read brings. */
 const page = 256;
 
@@ -67,12 +87,12 @@ export class Records {
   }
 
   /** What the leader knows, of a subject or of the last one that a pattern names. */
-  async read<T>(subject: string): Promise<Known<T> | undefined> {
+  async read<T extends AnyRecord>(subject: string): Promise<Known<T> | undefined> {
     const message = await this.#cluster.call((session) => lastOf(session, this.#names, subject));
     return (
       message && {
         subject: message.subject,
-        value: message.json<T>(),
+        value: recordIn<T>(message.string(), message.subject),
         sequence: message.seq,
         time: message.time,
       }
@@ -80,12 +100,12 @@ export class Records {
   }
 
   /** Everything under a pattern that was written before a time, the oldest first. What is changed meanwhile is left out. */
-  async *olderThan<T>(pattern: string, time: Date): AsyncIterable<Known<T>> {
+  async *olderThan<T extends AnyRecord>(pattern: string, time: Date): AsyncIterable<Known<T>> {
     for (let seq = 1; ; ) {
       const found = await this.#cluster.call((session) =>
         nextMessages(session, this.#names, { seq, batch: page, next_by_subj: pattern }, (message) => ({
           subject: message.subject,
-          value: JSON.parse(Buffer.from(message.data).toString()) as T,
+          value: recordIn<T>(Buffer.from(message.data).toString(), message.subject),
           sequence: message.seq,
           time: message.time,
         })),
@@ -105,7 +125,7 @@ export class Records {
    * Changes one, or several together. Returns the sequence of the first; undefined: something was not as expected, and nothing
    * was written.
    */
-  async change(...changes: readonly Change<Manifest | UploadRecord>[]): Promise<number | undefined> {
+  async change(...changes: readonly Change<AnyRecord>[]): Promise<number | undefined> {
     const by = randomUUID();
     const messages = changes.map(
       ({ subject, value, expected }): BatchMessage => ({
@@ -121,7 +141,7 @@ export class Records {
     );
     if (written !== conflict) return written;
     // It may be the conflict with an attempt of this call whose answer was lost.
-    const now = await this.read<Marked>(first.subject);
+    const now = await this.read<AnyRecord & Partial<Marked>>(first.subject);
     return now?.value.by === by ? now.sequence : undefined;
   }
 

@@ -4,7 +4,7 @@ import { type Answer, type Appended, answersFor, byKey } from '../../../../engin
 import { batchesOf } from '../../../../engine/log/batches.ts';
 import type { Prepared } from '../../../../engine/log/entry.ts';
 import { mostMessages } from './commit.ts';
-import { isAway } from './errors.ts';
+import { isUnavailable } from './errors.ts';
 import type { JetStreamCluster } from './session.ts';
 import type { Turns } from './turns.ts';
 import type { Writer } from './writer.ts';
@@ -71,7 +71,8 @@ export class Appender {
     const writer = this.#writer;
     const { distinct, indexOf } = byKey(entries);
     const places: (Place | undefined)[] = distinct.map(() => undefined);
-    const patience = this.#cluster.patience();
+    const waitToRetry = this.#cluster.retryUntilDeadline();
+    const noteConflict = writer.watchConflicts();
     let mustLook = this.#careful;
     for (let failures = 0; ; ) {
       try {
@@ -97,13 +98,16 @@ export class Appender {
           });
           break;
         }
+        noteConflict(outcome === 'key-taken' && mustLook);
         mustLook = outcome === 'key-taken' || failures > 2;
         await this.#turns.again(failures++);
       } catch (error) {
         writer.forget();
         // Also what was sent and got no answer is looked for before it is sent again.
         mustLook = true;
-        const failure = isAway(error) ? await patience(error).then(() => undefined, asError) : asError(error);
+        const failure = isUnavailable(error)
+          ? await waitToRetry(error).then(() => undefined, asError)
+          : asError(error);
         if (failure) return this.#answersBefore(failure, entries, indexOf, places);
       }
     }

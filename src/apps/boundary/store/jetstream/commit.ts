@@ -4,7 +4,7 @@
  */
 import type { Msg, MsgHdrs } from '@nats-io/transport-node';
 import { messageOf } from '../../../../engine/errors.ts';
-import { Away, isAway } from './errors.ts';
+import { ClusterUnavailable, isUnavailable } from './errors.ts';
 import type { JetStreamSession } from './session.ts';
 
 export interface BatchMessage {
@@ -35,7 +35,7 @@ interface Answer {
 }
 
 /**
- * Returns the sequence of the first message. Throws `Away` if the cluster cannot do it now; it is uncertain then if the last
+ * Returns the sequence of the first message. Throws `ClusterUnavailable` if the cluster cannot do it now; it is uncertain then if the last
  * message was sent and no answer came.
  */
 export async function commit(
@@ -68,7 +68,7 @@ export async function commit(
   const { seq = 0, count = 0 } = answer;
   if (count !== messages.length)
     throw new Error(`the server has stored ${count} messages of a batch of ${messages.length}`);
-  session.well();
+  session.noteSuccess();
   return seq - count + 1;
 }
 
@@ -83,7 +83,7 @@ export async function store(
     session.connection.request(subject, payload, { headers, timeout: commitTimeoutMs }),
   );
   if (answer === conflict) return conflict;
-  session.well();
+  session.noteSuccess();
   return answer.seq ?? 0;
 }
 
@@ -92,13 +92,15 @@ async function answerTo(send: () => Promise<Msg>): Promise<Answer | typeof confl
   try {
     answer = (await send()).json<Answer>();
   } catch (error) {
-    if (!isAway(error)) throw error;
+    if (!isUnavailable(error)) throw error;
     // Nobody listens to the subject: the stream has no leader, so nobody has seen the end of the batch.
     const isUncertain = !/no responders/i.test(`${messageOf(error)} ${messageOf(error.cause)}`);
-    throw new Away(messageOf(error), { isUncertain, cause: error });
+    throw new ClusterUnavailable(messageOf(error), { isUncertain, cause: error });
   }
   if (!answer.error) return answer;
   const code = answer.error.err_code ?? 0;
   if (wrongSequence.has(code)) return conflict;
-  throw new Away(answer.error.description ?? `error ${code}`, { isUncertain: !notStored.has(code) });
+  throw new ClusterUnavailable(answer.error.description ?? `error ${code}`, {
+    isUncertain: !notStored.has(code),
+  });
 }

@@ -1,11 +1,13 @@
 /** From entries to messages of a batch, and back. */
 import type { StoredMsg } from '@nats-io/jetstream';
+import { TallymanError } from '../../../../engine/errors.ts';
 import { chainOver, type Prepared } from '../../../../engine/log/entry.ts';
-import type { FactRecord, GapRecord } from '../../domain/record.ts';
+import { recordIn } from '../record-in.ts';
 import type { StoredEntry } from '../store.ts';
 import type { BatchMessage } from './commit.ts';
 import type { Head, KnownHead } from './head.ts';
 import type { Names } from './names.ts';
+import { parsed } from './parsed.ts';
 
 const metaHeader = 'Tallyman-Entry';
 
@@ -76,9 +78,9 @@ export function entryIn({
   header,
   data,
 }: Pick<StoredMsg, 'subject' | 'seq' | 'header' | 'data'>): EntryOnServer {
-  const meta = JSON.parse(header.get(metaHeader)) as Meta;
+  const meta = metaIn(header.get(metaHeader), subject);
   const text = Buffer.from(data).toString();
-  const record = JSON.parse(text) as FactRecord | GapRecord;
+  const record = recordIn(parsed(text), subject);
   return {
     offset: Number(subject.slice(subject.lastIndexOf('.') + 1)),
     key: meta.gap ?? ('messageId' in record ? record.messageId : ''),
@@ -92,6 +94,23 @@ export function entryIn({
   };
 }
 
+function metaIn(text: string, subject: string): Meta {
+  const meta = parsed(text) as Partial<Meta> | null | undefined;
+  const isComplete =
+    typeof meta?.digest === 'string' &&
+    typeof meta.chain === 'string' &&
+    Number.isSafeInteger(meta.at) &&
+    Number.isSafeInteger(meta.total);
+  if (!isComplete)
+    throw new TallymanError(
+      'LOG_DAMAGED',
+      `the header ${metaHeader} of the entry ${subject} on JetStream cannot be read`,
+    );
+  return meta as Meta;
+}
+
+const keyPattern = /^(\S+) (\d+) (\S+)$/;
+
 export interface KeyOnServer {
   readonly to: string;
   readonly offset: number;
@@ -99,6 +118,8 @@ export interface KeyOnServer {
 }
 
 export function keyIn(message: StoredMsg): KeyOnServer {
-  const [to = '', offset = '', digest = ''] = message.string().split(' ');
+  const [, to, offset, digest] = keyPattern.exec(message.string()) ?? [];
+  if (to === undefined || offset === undefined || digest === undefined)
+    throw new TallymanError('LOG_DAMAGED', `the key ${message.subject} on JetStream cannot be read`);
   return { to, offset: Number(offset), digest };
 }

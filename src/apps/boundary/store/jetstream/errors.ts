@@ -1,9 +1,9 @@
 import { messageOf } from '../../../../engine/errors.ts';
 import { BoundaryError } from '../../domain/errors.ts';
 
-/** The cluster gave no answer, or said that it cannot do it now. It is worth trying again. */
-export class Away extends Error {
-  /** It may have been done nevertheless. */
+/** The cluster gave no answer, or said that it cannot do it now. Retry. */
+export class ClusterUnavailable extends Error {
+  /** Whether the cluster may have done it nevertheless. */
   readonly isUncertain: boolean;
 
   constructor(reason: string, options: { readonly isUncertain?: boolean; readonly cause?: unknown } = {}) {
@@ -13,7 +13,7 @@ export class Away extends Error {
 }
 
 /** The names of the client's errors: the package is loaded when it is needed, so its classes are not known here. */
-const awayNames: ReadonlySet<string> = new Set([
+const unavailableNames: ReadonlySet<string> = new Set([
   'TimeoutError',
   'NoRespondersError',
   'ClosedConnectionError',
@@ -22,13 +22,13 @@ const awayNames: ReadonlySet<string> = new Set([
   'RequestError',
 ]);
 
-export function isAway(error: unknown): error is Error {
-  if (error instanceof Away) return true;
+export function isUnavailable(error: unknown): error is Error {
+  if (error instanceof ClusterUnavailable) return true;
   if (!(error instanceof Error)) return false;
   const { status, code } = error as { status?: unknown; code?: unknown };
   // Of the API: 503. Of a direct get: 503, or 408 for a request that nobody could handle in time.
   const isBusy = status === 503 || (error.name === 'JetStreamStatusError' && (code === 503 || code === 408));
-  return isBusy || awayNames.has(error.name);
+  return isBusy || unavailableNames.has(error.name);
 }
 
 const streamNotFound = 10_059;
@@ -38,7 +38,7 @@ export const isStreamNotFound = (error: unknown): boolean =>
 /** What lies on the cluster. */
 export type Kept = 'facts' | 'objects';
 
-export function unavailable(error: unknown, isUncertain: boolean, kept: Kept): BoundaryError {
+export function unavailableError(error: unknown, isUncertain: boolean, kept: Kept): BoundaryError {
   const again =
     kept === 'facts'
       ? 'It is uncertain whether the fact was written. Append it again under the same id: it is never stored twice.'

@@ -3,8 +3,10 @@
  * sequence of the head that it was made from, so that of two changes at once the server refuses one.
  */
 import { randomUUID } from 'node:crypto';
+import { TallymanError } from '../../../../engine/errors.ts';
 import { firstChain } from '../../../../engine/log/entry.ts';
 import type { Frontier } from '../../domain/delivery.ts';
+import { parsed } from './parsed.ts';
 
 export interface Head {
   readonly v: 1;
@@ -24,6 +26,27 @@ export interface Head {
   readonly holes?: readonly (readonly [from: number, to: number])[];
   /** Of a forward buffer: how far the source was followed. */
   readonly source?: Frontier;
+}
+
+/** Reads a head. Throws LOG_DAMAGED if it is none, or one of another version: a newer node may have written it. */
+export function headIn(text: string, subject: string): Head {
+  const head = parsed(text) as Partial<Head> | null | undefined;
+  if (head?.v !== 1)
+    throw new TallymanError(
+      'LOG_DAMAGED',
+      `the head of the stream on JetStream (${subject}) has version ${JSON.stringify(head?.v) ?? 'unknown'}, and this node reads version 1. ` +
+        'If a newer version of Tallyman wrote it, upgrade this node.',
+    );
+  const { epoch, chain, last, first, total, trimmed, at } = head;
+  if (
+    ![epoch, chain].every((each) => typeof each === 'string') ||
+    ![last, first, total, trimmed, at].every(Number.isSafeInteger)
+  )
+    throw new TallymanError(
+      'LOG_DAMAGED',
+      `the head of the stream on JetStream (${subject}) lacks a field, or has one of another type`,
+    );
+  return head as Head;
 }
 
 export interface KnownHead {

@@ -23,10 +23,10 @@ import { Writer } from './writer.ts';
 
 const maxPayloadBytes = 1024 * 1024;
 const maxWaitingBytes = 64 * 1024 * 1024;
-/** Streams are few; more than this is a caller that makes them up. */
-const mostLines = 10_000;
+/** Bounds memory if a caller invents stream names. */
+const maxStreams = 10_000;
 
-interface Line {
+interface StreamWriters {
   readonly writer: Writer;
   readonly appender: Appender;
 }
@@ -40,7 +40,7 @@ export class JetStreamLog implements FactLog {
   readonly #cluster: JetStreamCluster;
   readonly #turns: Turns;
   readonly #waiters: GrowthWaiters;
-  readonly #lines = new Map<string, Line>();
+  readonly #writers = new Map<string, StreamWriters>();
   #waitingBytes = 0;
 
   private constructor(database: Database, cluster: JetStreamCluster, turns: Turns, waiters: GrowthWaiters) {
@@ -58,7 +58,7 @@ export class JetStreamLog implements FactLog {
     const turns = new Turns();
     const waiters = new GrowthWaiters();
     const cluster = await JetStreamCluster.open(options, {
-      onHead: (subject) => turns.heard(streamKey(subject)),
+      onHead: (subject) => turns.noteContender(streamKey(subject)),
       onHint: (subject) => waiters.wake(streamKey(subject)),
       onSession: () => waiters.wakeAll(),
     });
@@ -81,10 +81,10 @@ export class JetStreamLog implements FactLog {
     return this.#cluster.trouble;
   }
 
-  async append(stream: StreamId, { record, digest }: NewFact): Promise<Appended> {
-    const { writer, appender } = this.#line(stream);
+  async append(stream: StreamId, fact: NewFact): Promise<Appended> {
+    const { writer, appender } = this.#writersOf(stream);
     try {
-      const entry = prepared(writer.names, { key: record.messageId, payload: record, digest });
+      const entry = prepared(writer.names, newEntry(fact));
       if (this.#waitingBytes > 0 && this.#waitingBytes + entry.bytes > maxWaitingBytes)
         throw new TallymanError(
           'LOG_BUSY',
@@ -98,24 +98,16 @@ export class JetStreamLog implements FactLog {
         this.#waitingBytes -= entry.bytes;
       }
     } catch (error) {
-      throw explained(error, stream, record.messageId);
+      throw explained(error, stream, [fact]);
     }
   }
 
   async appendInOrder(stream: StreamId, facts: readonly NewFact[]): Promise<void> {
-    const { writer, appender } = this.#line(stream);
+    const { writer, appender } = this.#writersOf(stream);
     try {
-      await appender.appendInOrder(
-        facts.map(({ record, digest }) =>
-          prepared(writer.names, { key: record.messageId, payload: record, digest }),
-        ),
-      );
+      await appender.appendInOrder(facts.map((fact) => prepared(writer.names, newEntry(fact))));
     } catch (error) {
-      throw explained(
-        error,
-        stream,
-        facts.length === 1 ? (facts[0]?.record.messageId ?? '') : 'one of several',
-      );
+      throw explained(error, stream, facts);
     }
   }
 
@@ -196,7 +188,7 @@ export class JetStreamLog implements FactLog {
 
   /** The head first: what a crash leaves below the first offset is hidden, and purged by the next trim. */
   async trim(stream: StreamId, upTo: number): Promise<number> {
-    const { writer } = this.#line(stream);
+    const { writer } = this.#writersOf(stream);
     const { names, to } = writer;
     let trimmed = 0;
     await writer.change(async (head) => {
@@ -219,7 +211,7 @@ export class JetStreamLog implements FactLog {
 
   async newEpoch(stream: StreamId, nextOffset: number): Promise<string> {
     const epoch = randomUUID();
-    const changed = await this.#line(stream).writer.change(async (head) => {
+    const changed = await this.#writersOf(stream).writer.change(async (head) => {
       // An attempt before was stored after all.
       if (head.epoch === epoch || head.last === 0) return undefined;
       const last = Math.max(head.last, nextOffset - 1);
@@ -233,7 +225,7 @@ export class JetStreamLog implements FactLog {
   }
 
   async takeOver(stream: StreamId, crossing: Crossing): Promise<TakenOver> {
-    const { writer } = this.#line(stream);
+    const { writer } = this.#writersOf(stream);
     const taken = await takeOver(stream, crossing, {
       cluster: this.#cluster,
       database: this.#database,
@@ -256,7 +248,7 @@ export class JetStreamLog implements FactLog {
     return on.transaction(async (tx) => {
       const { offset: covered = 0 } = (await lockFrontier(tx, stream)) ?? {};
       let accepted: Frontier = { epoch, offset: 0, chain };
-      await this.#line(stream).writer.change(async (head) => {
+      await this.#writersOf(stream).writer.change(async (head) => {
         const { offset = 0 } = head.source ?? {};
         if (offset !== covered)
           throw new BoundaryError(
@@ -278,18 +270,24 @@ export class JetStreamLog implements FactLog {
     this.#waiters.wakeAll();
   }
 
-  #line(stream: StreamId): Line {
+  #writersOf(stream: StreamId): StreamWriters {
     const id = streamKey(new Names(stream).head(stream.to));
-    const known = this.#lines.get(id);
+    const known = this.#writers.get(id);
     if (known) return known;
-    if (this.#lines.size >= mostLines) this.#lines.clear();
+    if (this.#writers.size >= maxStreams) this.#writers.clear();
     const writer = new Writer(this.#cluster, this.#turns, stream);
     const onGrown = (): void => this.#waiters.wake(id);
-    const line = { writer, appender: new Appender(this.#cluster, writer, this.#turns, onGrown) };
-    this.#lines.set(id, line);
-    return line;
+    const writers = { writer, appender: new Appender(this.#cluster, writer, this.#turns, onGrown) };
+    this.#writers.set(id, writers);
+    return writers;
   }
 }
+
+const newEntry = ({ record, digest }: NewFact): NewEntry => ({
+  key: record.messageId,
+  payload: record,
+  digest,
+});
 
 const prepared = ({ keyPrefix }: Names, entry: NewEntry): Prepared =>
   prepare(entry, { keyPrefix, maxPayloadBytes });

@@ -8,8 +8,8 @@ import type { MsgHdrs } from '@nats-io/transport-node';
 import { messageOf } from '../../../../engine/errors.ts';
 import type { ReadOptions } from '../store.ts';
 import { type EntryOnServer, entryIn, type KeyOnServer, keyIn } from './entries.ts';
-import { Away, isStreamNotFound } from './errors.ts';
-import { type Head, type KnownHead, offsetAfter } from './head.ts';
+import { ClusterUnavailable, isStreamNotFound } from './errors.ts';
+import { headIn, type KnownHead, offsetAfter } from './head.ts';
 import type { Names } from './names.ts';
 import type { JetStreamSession } from './session.ts';
 
@@ -36,7 +36,7 @@ export async function readHead(
   to: string,
 ): Promise<KnownHead | undefined> {
   const message = await lastOf(session, names, names.head(to));
-  return message && { head: message.json<Head>(), sequence: message.seq };
+  return message && { head: headIn(message.string(), message.subject), sequence: message.seq };
 }
 
 export async function readKey(
@@ -117,12 +117,14 @@ export function nextMessages<T>(
   };
   const subscription = connection.subscribe(inbox, {
     callback: (error, { headers, data }) => {
-      if (error) return done(new Away(messageOf(error), { cause: error }));
+      if (error) return done(new ClusterUnavailable(messageOf(error), { cause: error }));
       const code = headers?.code ?? 0;
       // 204: the end; 404: nothing (yet) on this replica.
       if (code === 204 || code === 404) return done();
       if (code !== 0 || !headers)
-        return done(new Away(`a read was answered with status ${code} ${headers?.description ?? ''}`));
+        return done(
+          new ClusterUnavailable(`a read was answered with status ${code} ${headers?.description ?? ''}`),
+        );
       try {
         const subject = headers.get('Nats-Subject');
         const seq = Number(headers.get('Nats-Sequence'));
@@ -133,7 +135,7 @@ export function nextMessages<T>(
       }
     },
   });
-  const timer = setTimeout(() => done(new Away('a read got no answer')), pageTimeoutMs);
+  const timer = setTimeout(() => done(new ClusterUnavailable('a read got no answer')), pageTimeoutMs);
   connection.publish(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify(request), { reply: inbox });
   return promise;
 }

@@ -10,7 +10,7 @@ import { Link, type Session } from '../../../../engine/resilience/link.ts';
 import { cutOnAbort, type NatsServers, readNatsServers } from '../../../../engine/resilience/nats.ts';
 import { Outage } from '../../../../engine/resilience/outage.ts';
 import { addressOf, missingPackage } from '../../../../engine/resilience/service.ts';
-import { Away, isAway, type Kept, unavailable } from './errors.ts';
+import { ClusterUnavailable, isUnavailable, type Kept, unavailableError } from './errors.ts';
 import { everyHead, everyHint } from './names.ts';
 import { checkSync, requireVersion, type SyncCheck } from './sync-check.ts';
 
@@ -36,10 +36,10 @@ export interface JetStreamSession extends Session {
   readonly synced: SyncCheck;
   nextId(): string;
   headers(): MsgHdrs;
-  /** Notes that a call has failed: a server that gives no answers for a while is left. */
-  troubled(error: Error): void;
-  /** Notes that a call has succeeded. */
-  well(): void;
+  /** A call has failed. After failures for `failuresMs` without a success the connection ends, and another server is tried. */
+  noteFailure(error: Error): void;
+  /** A call has succeeded. */
+  noteSuccess(): void;
 }
 
 export interface Listener {
@@ -55,8 +55,8 @@ const leastPayload = 1024 * 1024 + 16 * 1024;
 const connectTimeoutMs = 5000;
 /** A server that closed nothing and says nothing is noticed after two or three of these. */
 const pingIntervalMs = 2000;
-/** So long calls may fail before another server is tried: the election of a leader takes about as long. */
-const troubleMs = 3000;
+/** Calls may fail for this long before another server is tried: the election of a leader takes about as long. */
+const failuresMs = 3000;
 const reconnect: BackoffLimits = { minMs: 100, maxMs: 3000 };
 const retry: BackoffLimits = { minMs: 20, maxMs: 500 };
 /** How long a call is tried: longer than an election takes. */
@@ -127,40 +127,43 @@ export class JetStreamCluster {
       : `the JetStream cluster with the ${this.#keeps} is away: ${status.reason}`;
   }
 
-  /** The present connection; throws `Away`. */
+  /** The present connection; throws `ClusterUnavailable`. */
   get session(): JetStreamSession {
     const { session } = this.#link;
     if (session) return session;
     const status = this.#link.status();
-    throw new Away(status.state === 'down' ? status.reason : 'connecting');
+    throw new ClusterUnavailable(status.state === 'down' ? status.reason : 'connecting');
   }
 
-  /** Tries until the cluster gives an answer, for a while; then throws UNAVAILABLE. */
+  /** Retries until the cluster answers; throws UNAVAILABLE after `callMs`. */
   async call<T>(work: (session: JetStreamSession) => Promise<T>): Promise<T> {
-    const patience = this.patience();
+    const waitToRetry = this.retryUntilDeadline();
     for (;;) {
       try {
         const { session } = this;
         const answer = await work(session);
-        session.well();
+        session.noteSuccess();
         return answer;
       } catch (error) {
-        if (!isAway(error)) throw error;
-        await patience(error);
+        if (!isUnavailable(error)) throw error;
+        await waitToRetry(error);
       }
     }
   }
 
-  /** To be called after each failure: waits, or throws UNAVAILABLE when it has lasted too long. */
-  patience(): (error: Error) => Promise<void> {
+  /**
+   * Begins a call that is retried for `callMs`. Await the returned function after each failure: it waits before the next attempt,
+   * and throws UNAVAILABLE after the deadline.
+   */
+  retryUntilDeadline(): (error: Error) => Promise<void> {
     const since = performance.now();
     let failures = 0;
     let isUncertain = false;
     return async (error) => {
-      isUncertain ||= error instanceof Away && error.isUncertain;
-      this.#link.session?.troubled(error);
+      isUncertain ||= error instanceof ClusterUnavailable && error.isUncertain;
+      this.#link.session?.noteFailure(error);
       if (this.#stopped.signal.aborted || performance.now() - since > callMs)
-        throw unavailable(error, isUncertain, this.#keeps);
+        throw unavailableError(error, isUncertain, this.#keeps);
       await pause(backoffMs(failures++, retry), this.#stopped.signal);
     };
   }
@@ -250,7 +253,7 @@ export class JetStreamCluster {
     recheck.unref();
     ended.promise.then(() => clearInterval(recheck));
     signal.addEventListener('abort', () => clearInterval(recheck), { once: true });
-    let troubledAt: number | undefined;
+    let failingSince: number | undefined;
     return {
       connection,
       manager,
@@ -259,12 +262,12 @@ export class JetStreamCluster {
       close: () => connection.close(),
       nextId: () => transport.nuid.next(),
       headers: () => transport.headers(),
-      troubled: (error) => {
-        troubledAt ??= performance.now();
-        if (performance.now() - troubledAt > troubleMs) ended.resolve(messageOf(error));
+      noteFailure: (error) => {
+        failingSince ??= performance.now();
+        if (performance.now() - failingSince > failuresMs) ended.resolve(messageOf(error));
       },
-      well: () => {
-        troubledAt = undefined;
+      noteSuccess: () => {
+        failingSince = undefined;
       },
     };
   }

@@ -1,7 +1,7 @@
 /** JetStream streams: made when they are needed, and used only if they keep what they are given. */
 import type { StreamConfig, StreamInfo } from '@nats-io/jetstream';
 import { messageOf, TallymanError } from '../../../../engine/errors.ts';
-import { isAway, isStreamNotFound } from './errors.ts';
+import { isStreamNotFound, isUnavailable } from './errors.ts';
 import type { Names } from './names.ts';
 import type { JetStreamSession } from './session.ts';
 
@@ -37,7 +37,7 @@ export async function ensureStream(
     // Two processes may come at once: making it again as it is succeeds.
     requireSafe(session, info ?? (await streams.add(config)), replicas);
   } catch (error) {
-    if (isAway(error) || error instanceof TallymanError) throw error;
+    if (isUnavailable(error) || error instanceof TallymanError) throw error;
     throw new TallymanError(
       'BAD_CONFIG',
       `the JetStream stream "${stream}" with ${replicas} replicas (boundary.jetstream.replicas) cannot be made: ${messageOf(error)}`,

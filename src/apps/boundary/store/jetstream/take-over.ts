@@ -10,15 +10,16 @@
  */
 import type { Database } from '../../../../engine/database/database.ts';
 import { TenantDatabase } from '../../../../engine/database/tenant.ts';
+import { messageOf } from '../../../../engine/errors.ts';
 import type { Prepared } from '../../../../engine/log/entry.ts';
-import type { Frontier } from '../../domain/delivery.ts';
+import { type Frontier, streamName } from '../../domain/delivery.ts';
 import { isGap } from '../../domain/record.ts';
 import { type Crossing, type CrossingPlan, type Received, TakenIds, type TakenOver } from '../log.ts';
 import { lockFrontier, moveFrontier } from '../postgres/crossings.ts';
 import type { StoredEntry, StreamId } from '../store.ts';
 import { mostMessages } from './commit.ts';
 import { messagesFor } from './entries.ts';
-import { isAway } from './errors.ts';
+import { isUnavailable } from './errors.ts';
 import type { Head } from './head.ts';
 import { readPage } from './reads.ts';
 import type { JetStreamCluster, JetStreamSession } from './session.ts';
@@ -37,26 +38,28 @@ const mostTextInABatch = 4 * 1024 * 1024;
 
 export function takeOver(stream: StreamId, crossing: Crossing, options: TakeOverOptions): Promise<TakenOver> {
   return options.writer.alone(async () => {
-    const patience = options.cluster.patience();
+    const waitToRetry = options.cluster.retryUntilDeadline();
+    const noteConflict = options.writer.watchConflicts();
     for (let failures = 0; ; failures += 1) {
       try {
-        const taken = await attempt(stream, crossing, options);
+        const taken = await attempt(stream, crossing, options, noteConflict);
         if (taken) return taken;
         await options.turns.again(failures);
       } catch (error) {
         options.writer.forget();
-        if (!isAway(error)) throw error;
-        await patience(error);
+        if (!isUnavailable(error)) throw error;
+        await waitToRetry(error);
       }
     }
   });
 }
 
-/** Undefined: another process has moved the head meanwhile. */
+/** Undefined: another process has moved the head meanwhile, or is about to. */
 async function attempt(
   stream: StreamId,
   crossing: Crossing,
   options: TakeOverOptions,
+  noteConflict: (isUnexplained: boolean) => void,
 ): Promise<TakenOver | undefined> {
   const { writer, database } = options;
   const session = await writer.session();
@@ -67,12 +70,27 @@ async function attempt(
   await new TenantDatabase(database, stream.tenantId).transaction((tx) => crossing.keepRefused(tx, plan));
   for (const { entries, source } of parts(plan, known.head, before, options)) {
     const outcome = await writer.append(session, known, entries, source);
-    if (outcome === 'key-taken') throw new TakenIds(plan.delivered);
-    if (outcome === 'head-moved') return undefined;
+    // Parts before this one are in: their ids are taken by themselves.
+    if (outcome === 'key-taken' && (await hasTakenKey(session, writer, entries)))
+      throw new TakenIds(notIn(plan.delivered, known.head));
+    noteConflict(outcome === 'key-taken');
+    if (outcome !== 'done') return undefined;
     known = await writer.head(session);
   }
   await keepReceived(stream, crossing, plan.frontier, plan.delivered, session, options);
   return { frontier: plan.frontier };
+}
+
+const notIn = (delivered: CrossingPlan['delivered'], { last }: Head): CrossingPlan['delivered'] =>
+  delivered.filter(({ offset }) => offset > last);
+
+async function hasTakenKey(
+  session: JetStreamSession,
+  writer: Writer,
+  entries: readonly Prepared[],
+): Promise<boolean> {
+  const isTwice = new Set(entries.map(({ key }) => key)).size < entries.length;
+  return isTwice || (await writer.keys(session, entries)).some((key) => key !== undefined);
 }
 
 /** If nothing is new, or the delivery is refused, it still completes what a crash has left without a receipt. */
@@ -83,13 +101,23 @@ async function planned(
   before: Frontier | undefined,
   options: TakeOverOptions,
 ): Promise<CrossingPlan | undefined> {
+  const complete = async (): Promise<void> => {
+    if (before) await keepReceived(stream, crossing, before, [], session, options);
+  };
   let plan: CrossingPlan | undefined;
   try {
     plan = crossing.plan(before);
-    return plan;
-  } finally {
-    if (!plan && before) await keepReceived(stream, crossing, before, [], session, options);
+  } catch (refusal) {
+    await complete().catch((error: unknown) =>
+      options.database.logger.warn(
+        { stream: streamName(stream), error: messageOf(error) },
+        'the receipt that an earlier delivery left out cannot be kept now; the next delivery tries again',
+      ),
+    );
+    throw refusal;
   }
+  if (!plan) await complete();
+  return plan;
 }
 
 interface Part {

@@ -1,42 +1,41 @@
 /**
- * Fairness between processes that append to one stream. Of batches that were made from the same head one is stored. The
- * process that has won knows the new head and could send at once, and would always be first; the others have to read it.
- * Every attempt is heard by all, since a head is published as any other message; so a process that has won and hears that
- * others try lets them go first, for a moment.
+ * Fairness between processes that append to one stream. Of batches made from the same head the server stores one. The process that
+ * just won knows the new head and would win again, because the others have to read it first. If it heard other appenders in the
+ * last 500 ms it waits about 15 ms. It hears them because every attempt publishes a head, which all processes subscribe to.
  */
 import { pause } from '../../../../engine/resilience/deadline.ts';
 
-/** As long as others are heard. */
+/** An attempt of another process counts for this long. */
 const contendedMs = 500;
 /** Longer than it takes to read a head and to send a batch. */
 const yieldMs = 15;
 
 export class Turns {
-  readonly #heardAt = new Map<string, number>();
-  readonly #hadTurn = new Set<string>();
+  readonly #contendedAt = new Map<string, number>();
+  readonly #appended = new Set<string>();
 
   /** Another process tries to append. */
-  heard(key: string): void {
-    this.#heardAt.set(key, performance.now());
+  noteContender(key: string): void {
+    this.#contendedAt.set(key, performance.now());
   }
 
   /** This process has appended. */
-  won(key: string): void {
-    this.#hadTurn.add(key);
+  noteAppended(key: string): void {
+    this.#appended.add(key);
   }
 
   isContended(key: string): boolean {
-    const at = this.#heardAt.get(key);
+    const at = this.#contendedAt.get(key);
     if (at === undefined) return false;
     if (performance.now() - at <= contendedMs) return true;
-    this.#heardAt.delete(key);
+    this.#contendedAt.delete(key);
     return false;
   }
 
   /** To be called before a head is read and a batch is sent. */
   async next(key: string): Promise<void> {
-    const had = this.#hadTurn.delete(key);
-    if (had && this.isContended(key)) await pause(yieldMs * (0.5 + Math.random()));
+    const hasJustAppended = this.#appended.delete(key);
+    if (hasJustAppended && this.isContended(key)) await pause(yieldMs * (0.5 + Math.random()));
   }
 
   /** Between two attempts that failed: processes that lost together must not try together. */

@@ -1,17 +1,21 @@
 /** Changes of one boundary stream: made one after another in this process, checked by the server against other processes. */
+import { TallymanError } from '../../../../engine/errors.ts';
 import type { Prepared } from '../../../../engine/log/entry.ts';
 import { Semaphore } from '../../../../engine/resilience/semaphore.ts';
 import type { Frontier } from '../../domain/delivery.ts';
 import type { StreamId } from '../store.ts';
 import { commit, conflict } from './commit.ts';
 import { appending, headMessage, type KeyOnServer } from './entries.ts';
-import { isAway } from './errors.ts';
+import { isUnavailable } from './errors.ts';
 import { type Head, type KnownHead, newHead } from './head.ts';
 import { Names, streamKey } from './names.ts';
 import { readHead, readKey } from './reads.ts';
 import type { JetStreamCluster, JetStreamSession } from './session.ts';
 import { ensureStream } from './streams.ts';
 import type { Turns } from './turns.ts';
+
+/** How long a batch of another process may be on its way. */
+const unexplainedMs = 15_000;
 
 export type Outcome = 'done' | 'head-moved' | 'key-taken';
 
@@ -80,7 +84,7 @@ export class Writer {
     change: (head: Head, sequence: number) => Promise<Head | undefined>,
   ): Promise<KnownHead | undefined> {
     return this.alone(async () => {
-      const patience = this.#cluster.patience();
+      const waitToRetry = this.#cluster.retryUntilDeadline();
       for (let failures = 0; ; failures += 1) {
         try {
           const session = await this.session();
@@ -91,8 +95,8 @@ export class Writer {
           await this.#turns.again(failures);
         } catch (error) {
           this.#known = undefined;
-          if (!isAway(error)) throw error;
-          await patience(error);
+          if (!isUnavailable(error)) throw error;
+          await waitToRetry(error);
         }
       }
     });
@@ -103,6 +107,24 @@ export class Writer {
     return Promise.all(
       entries.map(({ keyHash }) => readKey(session, this.names, this.names.keyOfHash(keyHash))),
     );
+  }
+
+  /**
+   * Watches for conflicts that neither the head nor a key explains. Call the returned function after each attempt. A batch of another
+   * process may be on its way, so it throws only when they last: there are entries behind the head then.
+   */
+  watchConflicts(): (isUnexplained: boolean) => void {
+    let since: number | undefined;
+    return (isUnexplained) => {
+      since = isUnexplained ? (since ?? performance.now()) : undefined;
+      if (since === undefined || performance.now() - since < unexplainedMs) return;
+      const { stream } = this.names;
+      throw new TallymanError(
+        'LOG_DAMAGED',
+        `JetStream stream ${stream} has facts to zone "${this.to}" behind the offset that its message ${this.names.head(this.to)} ` +
+          'says, or that message is lost. Nothing was written. Restore the streams from a backup, then run: tallyman zones reconcile',
+      );
+    };
   }
 
   /** The head is not what it was, as far as this process can tell. */
@@ -120,7 +142,7 @@ export class Writer {
     const sequence = await commit(session, messages);
     if (sequence !== conflict) {
       this.#known = { head, sequence };
-      this.#turns.won(this.key);
+      this.#turns.noteAppended(this.key);
       session.connection.publish(this.names.grown(this.to));
       return 'done';
     }

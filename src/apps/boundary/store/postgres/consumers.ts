@@ -3,6 +3,7 @@ import type { Queryable } from '../../../../engine/database/database.ts';
 import { streamName } from '../../domain/delivery.ts';
 import { BoundaryError } from '../../domain/errors.ts';
 import type { ConsumerState, StreamId } from '../store.ts';
+import { keyOf, ofStream } from './stream-key.ts';
 
 interface Row extends Omit<ConsumerState, 'confirmedAt'> {
   readonly confirmedAt: Date | null;
@@ -10,8 +11,6 @@ interface Row extends Omit<ConsumerState, 'confirmedAt'> {
 
 const columns = `name, cursor::float8 as cursor, fetched::float8 as fetched, instance, generation, leased_until as "leasedUntil",
   created_at as "createdAt", confirmed_at as "confirmedAt"`;
-const ofStream = 'tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4';
-const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
 
 const toState = ({ confirmedAt, ...row }: Row): ConsumerState => ({
   ...row,
@@ -131,6 +130,44 @@ export async function remove(on: Queryable, stream: StreamId, name: string): Pro
     name,
   ]);
   return (rowCount ?? 0) > 0;
+}
+
+/** Deletes the consumers of this name on all streams of one buffer. */
+export async function removeAll(
+  on: Queryable,
+  { tenantId, buffer }: Pick<StreamId, 'tenantId' | 'buffer'>,
+  name: string,
+): Promise<void> {
+  await on.query('delete from boundary.consumers where tenant_id = $1 and buffer = $2 and name = $3', [
+    tenantId,
+    buffer,
+    name,
+  ]);
+}
+
+/** `lock`: keeps others from moving it until the transaction ends. Undefined: there is no such consumer. */
+export async function cursorOf(
+  on: Queryable,
+  stream: StreamId,
+  name: string,
+  { lock = false }: { readonly lock?: boolean } = {},
+): Promise<number | undefined> {
+  const { rows } = await on.query<{ cursor: number }>(
+    `select cursor::float8 as cursor from boundary.consumers
+      where ${ofStream} and name = $5 ${lock ? 'for update' : ''}`,
+    [...keyOf(stream), name],
+  );
+  return rows[0]?.cursor;
+}
+
+/** For a consumer of the node itself: moves the cursor that `cursorOf` has locked. */
+export async function advance(on: Queryable, stream: StreamId, name: string, offset: number): Promise<void> {
+  await on.query(
+    `update boundary.consumers
+        set cursor = $6, fetched = greatest(fetched, $6), confirmed_at = clock_timestamp()
+      where ${ofStream} and name = $5`,
+    [...keyOf(stream), name, offset],
+  );
 }
 
 export async function list(on: Queryable, stream: StreamId): Promise<ConsumerState[]> {

@@ -3,9 +3,7 @@ import type { Queryable } from '../../../../engine/database/database.ts';
 import type { Frontier } from '../../domain/delivery.ts';
 import type { SignedReceipt } from '../../domain/receipt.ts';
 import type { BufferRole, StreamId } from '../store.ts';
-
-const ofStream = 'tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4';
-const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
+import { keyOf, ofStream } from './stream-key.ts';
 
 const frontierColumns = `source_epoch as epoch, source_offset::float8 as "offset", source_chain as chain`;
 

@@ -2,8 +2,7 @@
 import type { Queryable } from '../../../../engine/database/database.ts';
 import type { ChainedRange } from '../../domain/delivery.ts';
 import type { Dropped, StreamId } from '../store.ts';
-
-const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
+import { keyOf, ofStream } from './stream-key.ts';
 
 /** Two processes may note ranges that overlap: a reader takes of each what lies behind the one before. */
 export async function addDropped(
@@ -26,7 +25,7 @@ export async function dropped(
   const { rows } = await on.query<Dropped>(
     `select epoch, from_offset::float8 as "from", to_offset::float8 as "to", chain, dropped_at as "droppedAt"
        from boundary.drops
-      where tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4 and to_offset > $5
+      where ${ofStream} and to_offset > $5
       order by to_offset, epoch limit $6`,
     [...keyOf(stream), after, limit],
   );

@@ -2,8 +2,7 @@
 import type { Queryable } from '../../../../engine/database/database.ts';
 import type { ChainedRange } from '../../domain/delivery.ts';
 import type { Exported, StreamId } from '../store.ts';
-
-const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
+import { keyOf, ofStream } from './stream-key.ts';
 
 /** A range that leaves again keeps the time when it left last. */
 export async function noteExported(
@@ -28,7 +27,7 @@ export async function exported(
   const { rows } = await on.query<Exported>(
     `select epoch, from_offset::float8 as "from", to_offset::float8 as "to", chain, exported_at as "exportedAt"
        from boundary.exports
-      where tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4 and to_offset > $5
+      where ${ofStream} and to_offset > $5
       order by to_offset, epoch limit $6`,
     [...keyOf(stream), after, limit],
   );

@@ -3,14 +3,13 @@ import type { Queryable } from '../../../../engine/database/database.ts';
 import { emit } from '../../../../events/emit.ts';
 import { streamChanged } from '../../events.ts';
 import type { StreamId } from '../store.ts';
-
-const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
+import { keyOf, ofStream } from './stream-key.ts';
 
 /** Relies on streams_pkey. */
 export async function fullSince(on: Queryable, stream: StreamId): Promise<Date | undefined> {
   const { rows } = await on.query<{ since: Date | null }>(
     `select full_since as since from boundary.streams
-      where tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4`,
+      where ${ofStream}`,
     keyOf(stream),
   );
   return rows[0]?.since ?? undefined;

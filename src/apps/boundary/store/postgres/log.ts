@@ -1,10 +1,10 @@
 import type { Database } from '../../../../engine/database/database.ts';
 import { TenantDatabase, withinTenant } from '../../../../engine/database/tenant.ts';
-import type { LogEntry } from '../../../../engine/log/entry.ts';
+import { TallymanError } from '../../../../engine/errors.ts';
+import type { LogEntry, NewEntry } from '../../../../engine/log/entry.ts';
 import { Log } from '../../../../engine/log/log.ts';
-import type { StreamInfo } from '../../../../engine/log/stream.ts';
+import type { StreamInfo, StreamName } from '../../../../engine/log/stream.ts';
 import type { Frontier } from '../../domain/delivery.ts';
-import type { FactRecord, GapRecord } from '../../domain/record.ts';
 import {
   type Crossing,
   type CrossingPlan,
@@ -13,7 +13,8 @@ import {
   TakenIds,
   type TakenOver,
 } from '../log.ts';
-import { explained } from '../log-errors.ts';
+import { explained, keyIn } from '../log-errors.ts';
+import { recordIn } from '../record-in.ts';
 import type { Appended, BufferRole, Found, NewFact, ReadOptions, StoredEntry, StreamId } from '../store.ts';
 import { frontier, lockFrontier, moveFrontier } from './crossings.ts';
 import { LogStreams, streamIdOf } from './log-streams.ts';
@@ -33,29 +34,37 @@ export class PostgresLog implements FactLog {
     this.#log = new Log(database);
   }
 
-  async append(stream: StreamId, { record, digest }: NewFact): Promise<Appended> {
+  async append(stream: StreamId, fact: NewFact): Promise<Appended> {
     try {
-      const entry = { key: record.messageId, payload: record, digest };
-      return await this.#log.append(this.#streams.of(stream), entry);
+      return await this.#log.append(this.#streams.of(stream), newEntry(fact));
     } catch (error) {
-      throw explained(error, stream, record.messageId);
+      throw explained(error, stream, [fact]);
     }
   }
 
   /** One transaction: all of them or none. */
   async appendInOrder(stream: StreamId, facts: readonly NewFact[]): Promise<void> {
     const name = this.#streams.of(stream);
-    const entries = facts.map(({ record, digest }) => ({ key: record.messageId, payload: record, digest }));
     try {
-      await this.#database.transaction((tx) => this.#log.appendWithin(tx, name, entries));
+      await this.#database.transaction((tx) => this.#log.appendWithin(tx, name, facts.map(newEntry)));
     } catch (error) {
-      throw explained(
-        error,
-        stream,
-        facts.length === 1 ? (facts[0]?.record.messageId ?? '') : 'one of several',
-      );
+      throw explained(error, stream, await this.#factsAtFault(error, name, facts));
     }
     this.#log.grew(name);
+  }
+
+  /** Of several, the database does not say which one has a message id that other content has taken: look it up. */
+  async #factsAtFault(
+    error: unknown,
+    stream: StreamName,
+    facts: readonly NewFact[],
+  ): Promise<readonly NewFact[]> {
+    if (facts.length === 1 || !isConflict(error) || keyIn(error) !== undefined) return facts;
+    for (const fact of facts) {
+      const taken = await this.#log.find(stream, fact.record.messageId);
+      if (taken && !fact.digest.startsWith(taken.digest)) return [fact];
+    }
+    return facts;
   }
 
   async read(stream: StreamId, options: ReadOptions): Promise<StoredEntry[]> {
@@ -152,12 +161,21 @@ export class PostgresLog implements FactLog {
       const appended = await this.#log.appendWithin(tx, this.#streams.of(stream), entries, { offset });
       if (appended.every(({ existing }) => !existing)) return;
     } catch (error) {
-      if ((error as { code?: string }).code !== 'CONFLICTING_DUPLICATE') throw error;
+      if (!isConflict(error)) throw error;
     }
     // It aborts the transaction. The ids are looked up outside of it: a lookup takes a connection of its own.
     throw new TakenIds(delivered);
   }
 }
+
+const newEntry = ({ record, digest }: NewFact): NewEntry => ({
+  key: record.messageId,
+  payload: record,
+  digest,
+});
+
+const isConflict = (error: unknown): error is TallymanError =>
+  error instanceof TallymanError && error.code === 'CONFLICTING_DUPLICATE';
 
 const toStored = ({ offset, key, digest, chain, text, payload, appendedAt }: LogEntry): StoredEntry => ({
   offset,
@@ -165,7 +183,7 @@ const toStored = ({ offset, key, digest, chain, text, payload, appendedAt }: Log
   digest,
   chain,
   text,
-  record: payload as FactRecord | GapRecord,
+  record: recordIn(payload, `${key} at offset ${offset}`),
   appendedAt,
 });
 

@@ -4,9 +4,7 @@ import { emitMany } from '../../../../events/emit.ts';
 import type { StandsFor } from '../../domain/record.ts';
 import { factQuarantined } from '../../events.ts';
 import type { BufferRole, QuarantinedEntry, Resolution, StreamId } from '../store.ts';
-
-const ofStream = 'tenant_id = $1 and buffer = $2 and from_zone = $3 and to_zone = $4';
-const keyOf = ({ tenantId, buffer, from, to }: StreamId): string[] => [tenantId, buffer, from, to];
+import { keyOf, ofStream } from './stream-key.ts';
 
 /** Relies on quarantine_pkey. What is there already stays, and is not told again. */
 export async function addQuarantined(
@@ -73,6 +71,22 @@ export async function quarantined(
   );
 }
 
+/**
+ * Removes rows of facts that were taken after all: they were kept before a delivery that failed, and its cause is gone. Relies on
+ * quarantine_pkey.
+ */
+export async function removeTaken(
+  tx: Queryable,
+  stream: StreamId,
+  { epoch, offsets }: { readonly epoch: string; readonly offsets: readonly number[] },
+): Promise<void> {
+  await tx.query(
+    `delete from boundary.quarantine
+      where ${ofStream} and epoch = $5 and "offset" = any($6::bigint[]) and resolution is null`,
+    [...keyOf(stream), epoch, offsets],
+  );
+}
+
 /** The first note stays. Relies on quarantine_pkey. */
 export async function resolveOne(
   on: Queryable,
@@ -105,6 +119,20 @@ export async function resolveByStandIn(
                 and record::json -> 'standsFor' ->> 'epoch' = $6)`,
     [...keyOf(stream), offset, epoch, isDropped ? 'dropped' : 'redriven', by, messageId],
   );
+}
+
+/** The record of a fact whose content came with a later one. Relies on quarantine_pkey. */
+export async function redrivenText(
+  on: Queryable,
+  stream: StreamId,
+  { epoch, offset, messageId }: StandsFor,
+): Promise<string | undefined> {
+  const { rows } = await on.query<{ text: string }>(
+    `select record as text from boundary.quarantine
+      where ${ofStream} and "offset" = $5 and epoch::text = $6 and message_id = $7 and resolution = 'redriven'`,
+    [...keyOf(stream), offset, epoch, messageId],
+  );
+  return rows[0]?.text;
 }
 
 /** Relies on quarantine_open. */

@@ -1,5 +1,5 @@
 /**
- * Answers that Node takes for cut off although they are complete. From Node 24.20 and 26.3 on, an HTTP/2 answer that arrived whole
+ * Of every client of the service, in a node and in the SDK: answers that Node takes for cut off although they are complete. From Node 24.20 and 26.3 on, an HTTP/2 answer that arrived whole
  * before it was read fails with ERR_STREAM_PREMATURE_CLOSE (nodejs/node#65677): under load that is one call in thousands. Every
  * unary call of the service may be made again, so it is, at once.
  */

@@ -1,6 +1,6 @@
 import { Code, ConnectError, type UnaryRequest, type UnaryResponse } from '@connectrpc/connect';
 import { expect, test } from 'vitest';
-import { repeatCutOff } from '../../../../src/apps/boundary/sdk/cut-off.ts';
+import { repeatCutOff } from '../../../../src/apps/boundary/transport/cut-off.ts';
 
 const request = (signal = new AbortController().signal) => ({ stream: false, signal }) as UnaryRequest;
 const response = { stream: false } as UnaryResponse;
