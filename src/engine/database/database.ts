@@ -170,7 +170,11 @@ export class Database implements Queryable, Waker {
            from pg_database d where d.datname = current_database()`,
       );
       const [row] = rows;
-      if (!row) throw new TallymanError('BAD_STATE', 'the database is not in pg_database; it was renamed or dropped just now');
+      if (!row)
+        throw new TallymanError(
+          'BAD_STATE',
+          'the database is not in pg_database; it was renamed or dropped just now',
+        );
       this.tenantRole = `tallyman_tenant_${row.oid}`;
       return { version: Number(row.version), isOurSession: row.pid === announcedPid(client) };
     } finally {
