@@ -84,6 +84,9 @@ test('CLOSED: every method after close() says so', async () => {
     'queues.configure': () => queues.configure('q', { maxRunning: 1 }),
     'schedules.upsert': () => schedules.upsert({ name: 's', cron: '@hourly', kind: any, payload: {} }),
     'schedules.list': () => schedules.list(),
+    'schedules.page': () => schedules.page('default'),
+    'schedules.get': () => schedules.get('s'),
+    'schedules.tenantsWith': () => schedules.tenantsWith('s'),
     'schedules.remove': () => schedules.remove('s'),
     'schedules.pause': () => schedules.pause('s'),
     'schedules.resume': () => schedules.resume('s'),
@@ -116,13 +119,14 @@ test('CLOSED: every method after close() says so', async () => {
     expect({ name, outcome }).toEqual({ name, outcome: 'CLOSED' });
   }
   // Every method of the nouns is in the list, but for those that belong to a transaction of the caller, and the end itself.
-  for (const [name, noun] of Object.entries({ jobs, deadLetters, lanes, queues, schedules, log }))
-    for (const method of Object.getOwnPropertyNames(Object.getPrototypeOf(noun)).filter(
-      (m) => m !== 'constructor',
-    ))
-      expect([...Object.keys(calls), 'log.appendWithin', 'log.grew', 'log.stop']).toContain(
-        `${name}.${method}`,
-      );
+  const methods = Object.entries({ jobs, deadLetters, lanes, queues, schedules, log }).flatMap(
+    ([name, noun]) =>
+      Object.getOwnPropertyNames(Object.getPrototypeOf(noun))
+        .filter((method) => method !== 'constructor')
+        .map((method) => `${name}.${method}`),
+  );
+  const others = ['log.appendWithin', 'log.grew', 'log.stop'];
+  expect(methods.filter((method) => !(method in calls) && !others.includes(method))).toEqual([]);
 });
 
 test('CLOSED: close() twice, also at once, is one close', async () => {
