@@ -1,6 +1,7 @@
-import { mkdir, readdir, stat, utimes, writeFile } from 'node:fs/promises';
+import promises, { mkdir, readdir, stat, utimes, writeFile } from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Area, openArea } from '../../../../src/engine/database/embedded/area.ts';
 import { claimOwnership, type Ownership } from '../../../../src/engine/database/embedded/ownership.ts';
 import {
@@ -9,17 +10,19 @@ import {
 } from '../../../../src/engine/database/embedded/process-identity.ts';
 import { folder, onLinux, optionsIn } from './support/fixture.ts';
 
-/** What the next look at a folder is told instead of the truth: how things stood before others went on. */
-const outdated = vi.hoisted(() => ({ view: undefined as string[] | undefined }));
-vi.mock('node:fs/promises', async (importOriginal) => {
-  const real = await importOriginal<typeof import('node:fs/promises')>();
-  const readdir = async (path: string): Promise<string[]> => {
-    const { view } = outdated;
-    outdated.view = undefined;
-    return view ?? real.readdir(path);
+/** The next look at a folder finds this instead of the truth: how things stood before others went on. */
+function showOnce(view: string[]): { readonly wasShown: () => boolean } {
+  const { readdir: real } = promises;
+  const show = (readdir: unknown) => {
+    Object.assign(promises, { readdir });
+    syncBuiltinESMExports();
   };
-  return { ...real, readdir };
-});
+  show(async () => {
+    show(real);
+    return view;
+  });
+  return { wasShown: () => promises.readdir === real };
+}
 
 const newArea = async (): Promise<Area> => {
   const base = await folder();
@@ -97,9 +100,9 @@ test.runIf(onLinux)(
     const area = await newArea();
     // It saw 6, released; by now 7 has come and gone and been removed, and 8 is held.
     await leave(area, {}, 8);
-    outdated.view = ['000006.json'];
+    const outdated = showOnce(['000006.json']);
     await expect(claimOwnership(area)).rejects.toMatchObject({ code: 'EMBEDDED_IN_USE' });
-    expect(outdated.view).toBeUndefined();
+    expect(outdated.wasShown()).toBe(true);
     expect(await readdir(join(area.folder, 'owner'))).toEqual(['000008.json']);
   },
 );
