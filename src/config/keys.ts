@@ -224,7 +224,7 @@ export const coreKeys = {
   'server.largeRequestsPercent': key({
     schema: whole(1, 100),
     env: ['TALLYMAN_LARGE_REQUESTS_PERCENT'],
-    doc: 'Share of the time that the large requests of one tenant may take while other tenants send requests, in one process. After each one the tenant pauses. 100: no pauses.',
+    doc: 'While other tenants send requests: share of the time that the large requests of one tenant may take, and each of its turns on the database, in one process. After each one the tenant pauses. 100: no pauses.',
     fallback: 25,
   }),
   'server.tenantWaiting': key({

@@ -112,8 +112,11 @@ test('a key that asks too often is told when to come back; others are not held u
     Array.from({ length: 12 }, async () => (await busy('GET', '/v1/jobs')).status),
   );
   expect(statuses.filter((status) => status === 429)).toHaveLength(7);
+  const askedAt = performance.now();
   const refused = await busy('GET', '/v1/jobs');
   expect(refused).toMatchObject({ status: 429, body: { error: { code: 'RATE_LIMITED' } } });
+  // It waits for its refusal, so that it cannot ask thousands of times a second.
+  expect(performance.now() - askedAt).toBeGreaterThan(190);
   expect(Number(refused.headers.get('retry-after'))).toBeGreaterThanOrEqual(1);
   expect((await calm('GET', '/v1/jobs')).status).toBe(200);
 });

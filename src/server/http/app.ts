@@ -8,6 +8,7 @@ import type { App } from '../../host/app.ts';
 import type { ServerDependencies } from '../../host/services.ts';
 import type { AuditTrail } from '../access/audit.ts';
 import { HeavyRequests } from '../access/heavy-requests.ts';
+import { pausesBesideOthers } from '../access/pauses.ts';
 import { RecentTenants } from '../access/recent-tenants.ts';
 import { Turns } from '../access/turns.ts';
 import { EnqueueRequests } from '../enqueue/enqueue-requests.ts';
@@ -63,11 +64,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const recent = new RecentTenants();
   const perTenant = host.config['server.tenantConcurrency'];
   const waiting = host.config['server.tenantWaiting'];
-  const heavy = new HeavyRequests(recent, {
-    atOnce: perTenant,
-    waiting,
-    percent: host.config['server.largeRequestsPercent'],
-  });
+  const percent = host.config['server.largeRequestsPercent'];
+  const heavy = new HeavyRequests(recent, { atOnce: perTenant, waiting, percent });
   acceptBodies(app, heavy);
   app.setValidatorCompiler(validatorCompiler);
   // Response schemas are documentation; they are not checked at every request.
@@ -121,6 +119,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     total: Math.max(1, host.config['database.poolSize'] - 2),
     perTenant,
     waiting,
+    pauseMs: pausesBesideOthers(recent, percent),
   });
   for (const route of await routesOf(apps, host))
     register(app, route, { host, gate, enqueuing, uploads, turns, heavy, recent });

@@ -44,6 +44,9 @@ export const errorShape = z.object({
   }),
 });
 
+/** How long a caller that sends too much waits for the answer that says so. */
+const tooManyDelayMs = 200;
+
 /** What stands around each route. */
 export interface RouteFrame {
   readonly host: ServerDependencies;
@@ -330,7 +333,9 @@ export function answerErrors(
     if (error instanceof RateLimitedError) reply.header('retry-after', String(error.retryAfterS));
     else if (refusal.status === 429) reply.header('retry-after', '1');
     if (refusal.status === 401) reply.header('www-authenticate', 'Bearer');
-    sendError(request, reply, refusal);
+    if (refusal.status !== 429) return sendError(request, reply, refusal);
+    // Who asks again at once would keep the event loop busy with refusals.
+    setTimeout(() => sendError(request, reply, refusal), tooManyDelayMs);
   });
   app.setNotFoundHandler((request, reply) => {
     const [path = ''] = request.url.split('?');
