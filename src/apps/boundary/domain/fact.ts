@@ -49,8 +49,12 @@ export const factLimits = { messageIdBytes: 256, objectBytes: 512 * 1024, labels
 
 const snake = /^[a-z][a-z0-9]*(?:_[a-z0-9]+)*$/;
 const labelName = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$/;
-/** The years 0 to 9999: what every reader of times takes. */
+/** The end of the year 9999: what every reader of times takes. */
 const latest = 253_402_300_799_999;
+
+/** Milliseconds since 1970. */
+export const isTime = (ms: unknown): boolean =>
+  Number.isSafeInteger(ms) && Number(ms) >= 0 && Number(ms) <= latest;
 
 export function checkFact(input: FactInput, zones: Zones): Fact {
   requireToken(input.messageId, 'envelope.message_id', factLimits.messageIdBytes);
@@ -58,7 +62,7 @@ export function checkFact(input: FactInput, zones: Zones): Fact {
   const to = zones.resolve(input.toZone, 'envelope.to_zone');
   if (from === to)
     throw invalid('envelope.to_zone', `must be another zone than from_zone, got "${to}" twice`);
-  if (!Number.isSafeInteger(input.producedAt) || input.producedAt < 0 || input.producedAt > latest)
+  if (!isTime(input.producedAt))
     throw invalid('envelope.produced_at_unix_ms', `must be milliseconds since 1970, got ${input.producedAt}`);
   if (input.correlationId) requireToken(input.correlationId, 'envelope.correlation_id', 256);
   if (input.causationId) requireToken(input.causationId, 'envelope.causation_id', 256);

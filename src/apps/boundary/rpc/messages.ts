@@ -3,7 +3,7 @@ import { create } from '@bufbuild/protobuf';
 import type { FetchRequest } from '../consume.ts';
 import type { DroppedRange, Frontier } from '../domain/delivery.ts';
 import { invalid } from '../domain/errors.ts';
-import type { FactInput } from '../domain/fact.ts';
+import { type FactInput, isTime } from '../domain/fact.ts';
 import type { ObjectReference } from '../domain/object-reference.ts';
 import type { SignedReceipt } from '../domain/receipt.ts';
 import { type FactRecord, isGap, standsForIn } from '../domain/record.ts';
@@ -97,6 +97,8 @@ function startOf({ position }: StartPosition): Position | undefined {
       if (position.value < 0n) throw invalid('start.after_offset', 'must not be negative');
       return { after: Number(position.value) };
     case 'atUnixMs':
+      if (!isTime(Number(position.value)))
+        throw invalid('start.at_unix_ms', `must be milliseconds since 1970, got ${position.value}`);
       return { at: new Date(Number(position.value)) };
     case 'atEnd':
       return position.value ? 'end' : undefined;

@@ -115,6 +115,24 @@ describe('JSON over HTTP/1.1', () => {
     expect(await call('GetFrontier', { stream })).toMatchObject({ frontier: { offset: '5' } });
   });
 
+  test('BND-7: a consumer cannot begin at a time that no clock shows', async () => {
+    const { call, store } = await plain();
+    await call('AppendFact', fact('m1'));
+    for (const at of ['8640000000000001', '9223372036854775807', '-1'])
+      expect(
+        await call('FetchFacts', { stream, consumer_name: 'erp', start: { at_unix_ms: at } }),
+      ).toMatchObject({
+        status: 400,
+        code: 'invalid_argument',
+        message: expect.stringContaining(`start.at_unix_ms must be milliseconds since 1970, got ${at}`),
+      });
+    expect(
+      await store.consumers({ tenantId: 'default', buffer: 'store', from: 'plant-a', to: 'enterprise' }),
+    ).toEqual([]);
+    const last = { stream, consumer_name: 'erp', start: { at_unix_ms: '253402300799999' } };
+    expect(await call('FetchFacts', last)).toMatchObject({ status: 200, cursor: '1' });
+  });
+
   test('BND-1: of a batch each fact has its own answer', async () => {
     const { call } = await plain();
     await call('AppendFact', fact('taken', 1));
