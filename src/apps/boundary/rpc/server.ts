@@ -40,6 +40,8 @@ export interface ServerOptions {
   readonly port: number;
   /** Without it the node listens on loopback only, and everybody there is taken for one of its zone. */
   readonly tls?: { readonly load: () => Promise<TlsMaterial>; readonly identities: IdentityRules };
+  /** A request over HTTP/1.1 whose headers take longer is cut off. Default 60,000. */
+  readonly headersTimeoutMs?: number;
 }
 
 export interface BoundaryServer {
@@ -105,6 +107,7 @@ export async function startBoundaryServer(options: ServerOptions): Promise<Bound
     }
   };
   const { server, endSessions } = listener(node, tls && (await tls.load()), onRequest);
+  limitHeaders(server, options.headersTimeoutMs ?? 60_000);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, host, () => {
@@ -131,8 +134,7 @@ function listener(
   onRequest: (request: Request, response: Response) => void,
 ): { server: Server | Http2SecureServer; endSessions: (closed: Promise<void>) => Promise<void> } {
   if (!material) {
-    // An upload takes as long as it takes; the time for headers stays limited.
-    const server = createServer({ requestTimeout: 0 }, onRequest);
+    const server = createServer(onRequest);
     return {
       server,
       endSessions: (closed) =>
@@ -178,6 +180,15 @@ function listener(
         },
       ),
   };
+}
+
+/**
+ * An upload takes as long as it takes; the time for headers stays limited. Set as properties, before the server listens: as an option
+ * `requestTimeout: 0` also removes the limit for headers, and a server with TLS does not take these options in every version of Node.
+ */
+function limitHeaders(server: Server | Http2SecureServer, headersTimeout: number): void {
+  const connectionsCheckingInterval = Math.min(30_000, headersTimeout);
+  Object.assign(server, { requestTimeout: 0, headersTimeout, connectionsCheckingInterval });
 }
 
 async function endWithin(closed: Promise<void>, gently: () => void, firmly: () => void): Promise<void> {
