@@ -1,12 +1,16 @@
-/** Uploads by plain PUT that take long. */
+/** Uploads by plain PUT that take long, or break off before the node reads them. */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import type { Server } from 'node:http';
+import { connect as connectHttp2, constants } from 'node:http2';
 import { connect as connectPlain, type Socket } from 'node:net';
 import { connect } from 'node:tls';
+import { promisify } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';
+import { FileBlobs } from '../../../../src/apps/boundary/objects/files.ts';
+import { Objects } from '../../../../src/apps/boundary/objects/objects.ts';
 import { type BoundaryServer, startBoundaryServer } from '../../../../src/apps/boundary/rpc/server.ts';
-import { digestOf } from '../objects/bytes.ts';
+import { cutAfter, digestOf } from '../objects/bytes.ts';
 import { TestAuthority } from './certificates.ts';
 import { testNode } from './node.ts';
 
@@ -68,3 +72,51 @@ for (const isSecure of [true, false])
     upload.write('def');
     expect(await answerOn(upload)).toContain(digestOf(Buffer.from('abcdef')));
   });
+
+/** Reads what comes when it is told to, as if the storage were slow. */
+class LateObjects extends Objects {
+  readonly asked = Promise.withResolvers<void>();
+  readonly gate = Promise.withResolvers<void>();
+  readonly ended = Promise.withResolvers<void>();
+
+  override async put(...upload: Parameters<Objects['put']>) {
+    this.asked.resolve();
+    await this.gate.promise;
+    return super.put(...upload).finally(this.ended.resolve);
+  }
+}
+
+test('BND-5: an upload over HTTP/2 that is reset before it is read is not taken for a whole one', async () => {
+  const { node, database, folder } = await testNode();
+  const { tls, client } = await withTls();
+  const whole = Buffer.alloc(300, 'x');
+  const rest = {
+    'content-range': 'bytes 100-299/300',
+    'content-length': '200',
+    'x-object-digest': digestOf(whole),
+  };
+  for (const { key, kept, headers } of [
+    { key: 'fresh', kept: 0, headers: {} },
+    { key: 'resumed', kept: 100, headers: rest },
+  ]) {
+    const objects = new LateObjects({ database, blobs: await FileBlobs.open(folder), maxBytes: 1000 });
+    const name = { tenantId: 'default', bucket: 'files', key };
+    if (kept > 0) await expect(node.objects.put(name, cutAfter(whole, kept))).rejects.toThrow('was cut');
+    const { port } = await serverOf(() =>
+      startBoundaryServer({ node: { ...node, objects }, host, port: 0, tls }),
+    );
+    const session = connectHttp2(`https://localhost:${port}`, client).on('error', () => {});
+    onTestFinished(() => session.destroy());
+    const upload = session.request({ ':method': 'PUT', ':path': `/objects/files/${key}`, ...headers });
+    upload.on('error', () => {});
+    await objects.asked.promise;
+    upload.close(constants.NGHTTP2_CANCEL);
+    await once(upload, 'close');
+    // The answers come after the node has read the reset, and has closed its side.
+    for (let n = 0; n < 2; n += 1)
+      await promisify(session.ping.bind(session) as (done: () => void) => boolean)();
+    objects.gate.resolve();
+    await objects.ended.promise;
+    expect([key, await objects.find(name), await objects.resumable(name)]).toEqual([key, undefined, kept]);
+  }
+});
