@@ -1,8 +1,10 @@
 import { expect, test } from 'vitest';
 import { type ReceivedFact, receivedEntry } from '../../../src/apps/boundary/handoff/receive.ts';
+import { until } from '../../support/until.ts';
 import { testNode } from './rpc/node.ts';
+import { consumer } from './sdk/scene.ts';
 import { fact } from './store/facts.ts';
-import { into, out, pulling } from './two-zones.ts';
+import { into, out, pulling, twoZones } from './two-zones.ts';
 
 const digest = `sha256:${'ab'.repeat(32)}`;
 const bad: readonly unknown[] = [
@@ -62,4 +64,41 @@ test('BND-8: such a fact goes into quarantine on both sides, and the stream goes
   ])
     expect(kept).toMatchObject([{ offset: 2, messageId: 'poison', reason: 'invalid_field' }]);
   expect((await plant.store.consumers(out))[0]?.cursor).toBe(3);
+});
+
+test('BND-8: records that no node would write go into quarantine on both sides, and consumers get what is behind them', async () => {
+  const { plant, enterprise, authority, first, append, push } = await twoZones();
+  await append('a');
+  const malformed: readonly object[] = [
+    { producedAt: 1.5 },
+    { acceptedAt: undefined },
+    { labels: { line: 4 } },
+    { object: 'no json' },
+    { subject: 'no kind' },
+    { gap: { reason: 'x', message: 'y', messageId: 'z' } },
+  ];
+  // A source that does not check them.
+  for (const [i, changes] of malformed.entries()) await plant.store.append(out, fact(`poison${i}`, changes));
+  await append('b');
+  expect(await push()).toBe(malformed.length + 2);
+  for (const kept of [
+    await enterprise.store.quarantined(into, { after: 0, limit: 10 }),
+    await plant.store.quarantined(out, { after: 0, limit: 10 }),
+  ])
+    expect(kept.map(({ messageId, reason }) => [messageId, reason])).toEqual(
+      malformed.map((_, i) => [`poison${i}`, 'invalid_record']),
+    );
+  const received: string[] = [];
+  const erp = consumer({
+    url: `https://localhost:${first.port}`,
+    tls: {
+      ...(await authority.issue({ uris: ['spiffe://example/zone/enterprise/consumer'] })),
+      ca: authority.ca,
+    },
+    handler: async ({ messageId }) => void received.push(messageId),
+    onGap: (gap) => void received.push(gap.kind === 'quarantined' ? gap.reason : gap.kind),
+  });
+  erp.start();
+  await until('all of them have come', () => received.length >= malformed.length + 2);
+  expect(received).toEqual(['a', ...malformed.map(() => 'invalid_record'), 'b']);
 });

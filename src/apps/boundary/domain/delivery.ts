@@ -7,6 +7,7 @@ import { firstChain, nextChain } from '../../../engine/log/entry.ts';
 import { BoundaryError } from './errors.ts';
 import { contentDigest } from './fact.ts';
 import type { FactRecord } from './record.ts';
+import { recordProblem } from './record-check.ts';
 
 /** An entry of the source's log. */
 export interface DeliveredEntry {
@@ -56,7 +57,7 @@ export interface Frontier {
 /** Where every epoch begins that is the first of its stream: nothing has crossed. */
 export const startFrontier = (epoch: string): Frontier => ({ epoch, offset: 0, chain: firstChain(epoch) });
 
-/** A new entry, with what its text says. */
+/** A new entry, with what its text says. Of one that is refused, the record may be anything. */
 export interface CheckedEntry extends DeliveredEntry {
   readonly record: FactRecord;
 }
@@ -88,7 +89,7 @@ export function passDropped(
   return { frontier: reached, gaps };
 }
 
-/** Returns the entries beyond the frontier, or throws. */
+/** Returns the entries beyond the frontier, or throws. An entry that no reader could read is refused. */
 export function checkDelivery(frontier: Frontier, delivery: Delivery, zones: ZonePair): CheckedEntry[] {
   const { epoch, chainBefore, entries } = delivery;
   const stream = streamName(zones);
@@ -111,7 +112,7 @@ export function checkDelivery(frontier: Frontier, delivery: Delivery, zones: Zon
     chain = nextChain(chain, entry);
     if (chain !== entry.chain || (entry.offset === frontier.offset && chain !== frontier.chain))
       throw broken(stream, entry.offset);
-    return entry.offset > frontier.offset ? [{ ...entry, record: recordIn(entry, zones) }] : [];
+    return entry.offset > frontier.offset ? [checked(entry, zones)] : [];
   });
 }
 
@@ -133,19 +134,22 @@ const gapBefore = (stream: string, reached: number, first: number): BoundaryErro
   );
 
 /** The chain hash covers key, digest and text; that they belong together, and to this stream, is checked here. */
-function recordIn(entry: DeliveredEntry, zones: ZonePair): FactRecord {
+function checked(entry: DeliveredEntry, zones: ZonePair): CheckedEntry {
   const record = parsed(entry.text);
   const at = `${streamName(zones)}: the record at offset ${entry.offset} ("${entry.key}")`;
   if (record?.v !== 1)
     throw refused('unknown_version', `${at} has a version that this node does not know: upgrade this node`);
   if (record.from !== zones.from || record.to !== zones.to)
     throw refused('wrong_stream', `${at} goes from "${record.from}" to "${record.to}"`);
+  const problem = recordProblem(record);
+  if (problem !== undefined)
+    return { ...entry, record, refusal: entry.refusal ?? { reason: 'invalid_record', message: problem } };
   if (record.messageId !== entry.key || contentDigest(record) !== entry.digest)
     throw refused('digest_mismatch', `${at} does not fit its message id or digest`);
   // It is stored as JSON.stringify writes it; the source's node did the same.
   if (JSON.stringify(record) !== entry.text)
     throw refused('digest_mismatch', `${at} is not written as a node writes it`);
-  return record;
+  return { ...entry, record };
 }
 
 function parsed(text: string): FactRecord | undefined {

@@ -46,6 +46,16 @@ export function checkReference(reference: ObjectReference, field: string): Objec
   return reference;
 }
 
+/** Of what a peer has sent: any JSON value. */
+export function referenceOf(value: unknown, field: string): ObjectReference {
+  const { bucket, key, digest, mediaType, fileName } = Object(value) as Record<string, unknown>;
+  const isText = (text: unknown): boolean => typeof text === 'string';
+  const isOptional = (text: unknown): boolean => text === undefined || isText(text);
+  if (![bucket, key, digest].every(isText) || ![mediaType, fileName].every(isOptional))
+    throw invalid(field, 'must have bucket, key and digest, as texts');
+  return checkReference(value as ObjectReference, field);
+}
+
 /**
  * The reference in an `object_json` that has the members bucket, key and digest, all of them strings. Anything else is
  * ordinary JSON, and means nothing to the boundary.

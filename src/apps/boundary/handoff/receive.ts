@@ -1,7 +1,7 @@
 /** What a peer delivers, before it goes into the forward buffer: what this node cannot take, and objects that must be here. */
 import type { DeliveredEntry } from '../domain/delivery.ts';
-import { BoundaryError, invalid } from '../domain/errors.ts';
-import { checkReference, type ObjectReference } from '../domain/object-reference.ts';
+import { BoundaryError } from '../domain/errors.ts';
+import { type ObjectReference, referenceOf } from '../domain/object-reference.ts';
 import { requireToken } from '../domain/text.ts';
 import type { Objects } from '../objects/objects.ts';
 import type { StreamId } from '../store/store.ts';
@@ -50,7 +50,7 @@ export async function receivedEntry(
   if (unchecked === undefined) return entry;
   requireToken(key, 'key', 256);
   try {
-    const reference = checked(unchecked);
+    const reference = referenceOf(unchecked, 'reference');
     const { tenantId, buffer, from, to } = stream;
     const { bucket, key: objectKey, digest: ofBytes } = reference;
     await objects.hold({
@@ -78,7 +78,7 @@ export async function receivedEntry(
 export function referenceIn(record: string): ObjectReference | undefined {
   try {
     const reference = uncheckedReferenceIn(record);
-    return reference === undefined ? undefined : checked(reference);
+    return reference === undefined ? undefined : referenceOf(reference, 'reference');
   } catch {
     return undefined;
   }
@@ -91,13 +91,4 @@ function uncheckedReferenceIn(record: string): unknown {
   } catch {
     return undefined;
   }
-}
-
-function checked(reference: unknown): ObjectReference {
-  const { bucket, key, digest, mediaType, fileName } = Object(reference) as Record<string, unknown>;
-  const isText = (text: unknown): boolean => typeof text === 'string';
-  const isOptional = (text: unknown): boolean => text === undefined || isText(text);
-  if (![bucket, key, digest].every(isText) || ![mediaType, fileName].every(isOptional))
-    throw invalid('reference', 'must have bucket, key and digest, as texts');
-  return checkReference(reference as ObjectReference, 'reference');
 }

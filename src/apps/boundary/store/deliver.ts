@@ -121,6 +121,8 @@ class DeliveryCrossing implements Crossing {
     this.before = before.offset;
     const { frontier: passed, gaps } = passDropped(before, this.#delivery, this.#stream);
     const delivered = checkDelivery(passed, this.#delivery, this.#stream);
+    for (const { offset: at, refusal } of delivered)
+      if (refusal && !this.refusals.has(at)) this.refusals.set(at, refusal);
     const { offset, chain } = delivered.at(-1) ?? passed;
     if (offset === before.offset) return undefined;
     const entries = [

@@ -3,6 +3,7 @@ import type { Queryable } from '../../../engine/database/database.ts';
 import type { CheckedEntry, DeliveredEntry } from '../domain/delivery.ts';
 import { contentDigest } from '../domain/fact.ts';
 import { type FactRecord, formerIdsIn, restoredPrefix, standsForIn } from '../domain/record.ts';
+import { recordProblem } from '../domain/record-check.ts';
 import type { FactLog } from './log.ts';
 import { type FormerId, formerDigests } from './postgres/former-ids.ts';
 import { redrivenText } from './postgres/quarantine.ts';
@@ -75,10 +76,11 @@ async function restoredRefusal(
   return (redriven && refusalFor(standsFor.messageId, digest, contentDigest(redriven))) ?? conflict;
 }
 
+/** Undefined: no node could have written it. */
 function parsed(text: string): FactRecord | undefined {
   try {
     const record = JSON.parse(text) as FactRecord | null;
-    return typeof record?.messageId === 'string' ? record : undefined;
+    return record && recordProblem(record) === undefined ? record : undefined;
   } catch {
     return undefined;
   }
