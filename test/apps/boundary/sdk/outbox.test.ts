@@ -3,6 +3,9 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { FactRecord } from '../../../../src/apps/boundary/domain/record.ts';
+import { defaultLimits } from '../../../../src/apps/boundary/limits/fill.ts';
+import { collectOrphans } from '../../../../src/apps/boundary/objects/collect.ts';
+import { FileBlobs } from '../../../../src/apps/boundary/objects/files.ts';
 import { startBoundaryServer } from '../../../../src/apps/boundary/rpc/server.ts';
 import type { DeliveredFact } from '../../../../src/apps/boundary/sdk/outbox/producer.ts';
 import { freePorts } from '../../../support/services/service.ts';
@@ -324,5 +327,36 @@ describe('attachments', () => {
     expect(await readdir(`${outbox}-objects`)).toHaveLength(1);
     to.dropParked('b');
     expect(await readdir(`${outbox}-objects`)).toEqual([]);
+  });
+
+  test('BND-14: facts keep their order where the node has collected an object while its stream was full', async () => {
+    let free = defaultLimits.reserveBytes;
+    let looks = 0;
+    const freeBytes = async (): Promise<number> => {
+      looks += 1;
+      return free;
+    };
+    const { url, outbox, ids, objects, database, store, nodeFolder } = await plant({
+      admission: { freeBytes, refreshMs: 0 },
+    });
+    const to = await producer({ url, outbox });
+    const name = { tenantId: 'default', bucket: 'b', key: 'k' };
+    await to.append(fact('a'));
+    await to.append({ ...fact('b'), attachment: { bucket: 'b', key: 'k', source: Buffer.from('bytes') } });
+    await to.append(fact('c'));
+    await until('the object is there', async () => (await objects.find(name)) !== undefined);
+    const before = looks;
+    // One call has up to three.
+    await until('all of them were refused', () => looks > before + 6);
+    const grace = { uploadGraceMs: 0, graceMs: 0, holdGraceMs: 0 };
+    const blobs = await FileBlobs.open(nodeFolder);
+    expect(await collectOrphans({ database, blobs, store, ...grace })).toMatchObject({
+      objects: 1,
+      blobs: 1,
+    });
+    free = 2 * defaultLimits.reserveBytes;
+    await to.flush();
+    expect(await ids()).toEqual(['a', 'b', 'c']);
+    expect(await objects.find(name)).toBeDefined();
   });
 });

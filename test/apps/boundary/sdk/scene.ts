@@ -12,7 +12,7 @@ import {
 } from '../../../../src/apps/boundary/sdk/outbox/producer.ts';
 import type { FactStore, StoredEntry, StreamId } from '../../../../src/apps/boundary/store/store.ts';
 import { silentLogger } from '../../../../src/engine/logger.ts';
-import { testNode } from '../rpc/node.ts';
+import { type TestNodeOptions, testNode } from '../rpc/node.ts';
 
 export const out: StreamId = { tenantId: 'default', buffer: 'store', from: 'plant-a', to: 'enterprise' };
 
@@ -23,8 +23,8 @@ export async function scratch(): Promise<string> {
 }
 
 /** A node of zone plant-a that serves on loopback, and a folder for outboxes. */
-export async function plant() {
-  const scene = await testNode('plant-a');
+export async function plant(options: TestNodeOptions = {}) {
+  const scene = await testNode('plant-a', options);
   const { port } = await scene.serve();
   const folder = await scratch();
   const url = `http://127.0.0.1:${port}`;
@@ -33,6 +33,7 @@ export async function plant() {
     url,
     port,
     folder,
+    nodeFolder: scene.folder,
     outbox: join(folder, 'outbox.db'),
     entries: () => allEntries(scene.store, out),
     ids: async () => (await allEntries(scene.store, out)).map(({ key }) => key),

@@ -165,7 +165,10 @@ export class Lane {
     this.#options.onSettled({ delivered, parked: refused });
   }
 
-  /** Objects go before the facts that name them. Those behind one that cannot be stored now wait. */
+  /**
+   * Objects go before the facts that name them. Facts behind one that cannot be stored now wait. So do those behind a fact whose object
+   * was stored before an earlier call: the node may have collected it since, and then refuses that fact, but not those behind it.
+   */
   async #storeObjects(facts: readonly WaitingFact[]): Promise<{
     readonly ready: WaitingFact[];
     readonly refused: (WaitingFact & Refused)[];
@@ -173,10 +176,12 @@ export class Lane {
   }> {
     const ready: WaitingFact[] = [];
     const refused: (WaitingFact & Refused)[] = [];
+    const before = new Set(this.#stored);
     for (const fact of facts) {
       try {
         await this.#storeObject(fact);
         ready.push(fact);
+        if (before.has(objectId(fact))) break;
       } catch (error) {
         const told = callError(error);
         if (!told.isAnswer || !isAboutTheFact(told.code)) return { ready, refused, trouble: told };
