@@ -1,6 +1,14 @@
 import type { Queryable } from '../../engine/database/database.ts';
 import { TallymanError } from '../../engine/errors.ts';
-import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
+import {
+  cutToBytes,
+  type Measured,
+  type Page,
+  type PageRequest,
+  pageOf,
+  pageRequest,
+  withinPageBytes,
+} from '../../engine/paging.ts';
 import { requireText } from '../../engine/validate.ts';
 import type { Change } from './changes/change.ts';
 import { enqueueTasks, labelsShowing, lockLabels } from './changes/tasks.ts';
@@ -132,13 +140,18 @@ export async function listProducts(
   page: PageRequest = {},
 ): Promise<Page<Product>> {
   const { limit, fetchLimit, cursor } = pageRequest(page);
-  const { rows } = await on.query<Product>(
-    `select ${columns} from labels.products p join labels.stores s on s.id = p.store_id
-      where s.tenant_id = $1 and s.code = $2 and ($3::bigint is null or p.id < $3)
-      order by p.id desc limit $4`,
+  const { rows } = await on.query<Measured<Product>>(
+    withinPageBytes(
+      `select ${columns} from labels.products p join labels.stores s on s.id = p.store_id
+        where s.tenant_id = $1 and s.code = $2 and ($3::bigint is null or p.id < $3)
+        order by p.id desc limit $4`,
+      'id desc',
+      'attributes',
+    ),
     [tenantId, storeCode, cursor, fetchLimit],
   );
-  return pageOf(rows, limit);
+  const kept = cutToBytes(rows);
+  return pageOf(kept.rows, limit, kept);
 }
 
 export const noProduct = (storeCode: string, sku: string): TallymanError =>

@@ -1,4 +1,12 @@
-import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
+import {
+  cutToBytes,
+  type Measured,
+  type Page,
+  type PageRequest,
+  pageOf,
+  pageRequest,
+  withinPageBytes,
+} from '../../engine/paging.ts';
 import { requireId } from '../../engine/validate.ts';
 import { requireDeliveryId } from './deliveries.ts';
 import type { Store } from './store.ts';
@@ -52,8 +60,9 @@ export async function listAttempts(
   if (filter.eventId !== undefined)
     conditions.push(`w.event_id = any (tallyman_events.ids_of($${values.push(filter.eventId)}))`);
   equal('status', filter.status);
-  const { rows } = await store.query<DeliveryAttempt>(
-    `select w.id, w.tenant_id as "tenantId", w.delivery_id as "deliveryId",
+  const { rows } = await store.query<Measured<DeliveryAttempt>>(
+    withinPageBytes(
+      `select w.id, w.tenant_id as "tenantId", w.delivery_id as "deliveryId",
             tallyman_events.event_id(v.id, v.event_key) as "eventId", v.event_type as "eventType",
             w.endpoint_id as "endpointId", w.attempt, w.status, w.http_status as "httpStatus",
             w.response_headers as "responseHeaders", w.response_body as "responseBody", w.error_code as "errorCode",
@@ -61,7 +70,11 @@ export async function listAttempts(
        from tallyman_webhooks.webhook_deliveries w
        join tallyman_events.events v on v.id = w.event_id
       where ${conditions.join(' and ')} order by w.id desc limit $2`,
+      'id desc',
+      `concat("responseHeaders", "responseBody", error)`,
+    ),
     values,
   );
-  return pageOf(rows, limit);
+  const kept = cutToBytes(rows);
+  return pageOf(kept.rows, limit, kept);
 }

@@ -101,7 +101,7 @@ async function exported(
       await nameOf(scope, name),
       options.passportVersion === undefined ? { current: true } : { versionId: options.passportVersion },
     );
-    const loaded = found && (await answers.load(scope, found));
+    const loaded = found && (await answers.load(scope, found, options.reader));
     if (!found || !loaded)
       throw new TallymanError('NOT_FOUND', `there is no passport ${name} that was ever active`);
     const { passport } = found;

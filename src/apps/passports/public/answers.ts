@@ -51,13 +51,13 @@ export class PassportAnswers {
 
   /** What the reader may see of it. */
   async disclosed(on: TenantQueries, found: FoundPassport, reader: Reader): Promise<Disclosed | undefined> {
-    const loaded = await loadPassport(on, found.passport, found.version, this.#public);
+    const loaded = await loadPassport(on, found, reader, this.#public);
     return loaded && disclose(loaded.source, reader);
   }
 
   /** With everything that it was made from: for exports by who issued it. */
-  load(on: TenantQueries, { passport, version }: FoundPassport): Promise<LoadedPassport | undefined> {
-    return loadPassport(on, passport, version, this.#public);
+  load(on: TenantQueries, found: FoundPassport, reader: Reader): Promise<LoadedPassport | undefined> {
+    return loadPassport(on, found, reader, this.#public);
   }
 
   /** An ETag without quotes: the same tag, the same bytes. */
@@ -91,7 +91,7 @@ export class PassportAnswers {
   ): Promise<string | Uint8Array | undefined> {
     const known = this.#cache.get(tag);
     if (known !== undefined) return known;
-    const loaded = await loadPassport(on, found.passport, found.version, this.#public);
+    const loaded = await loadPassport(on, found, asked.reader, this.#public);
     if (!loaded) return undefined;
     const disclosed = disclose(loaded.source, asked.reader);
     const answer =

@@ -24,7 +24,7 @@ export async function makeExport(
   const version = await requireVersion(on, versionId);
   const passport = await requirePassport(on, version.passportId);
   const place = { publicKeys: means.keys.publicKeys, origin: means.origin };
-  const loaded = await loadPassport(on, passport, version, place, input.asOf);
+  const loaded = await loadPassport(on, { passport, version }, input.reader, place, input.asOf);
   if (!loaded) throw notFound('signed version', versionId);
   return Buffer.from(await contentOf(on, loaded, disclose(loaded.source, input.reader), input, means));
 }

@@ -1,5 +1,5 @@
 import type { TenantQueries } from '../../../host/timeline.ts';
-import type { AccessPoint } from '../compile/types.ts';
+import { type AccessPoint, type Reader, readerPoints } from '../compile/types.ts';
 import { mostExportedEvents } from '../export/events.ts';
 import type { IndividualRecord, PassportSource, SignedVersion } from '../page/disclosure.ts';
 import { type DocumentVersion, documentsOfSnapshot } from '../store/documents.ts';
@@ -15,7 +15,7 @@ export interface PublicMeans {
   readonly origin: string;
 }
 
-/** A passport with everything that it was made from; `source` still has to be disclosed to a reader. */
+/** A passport with everything that it was made from; `source` still has to be disclosed to the reader that it was loaded for. */
 export interface LoadedPassport {
   readonly source: PassportSource;
   readonly documents: readonly DocumentVersion[];
@@ -48,14 +48,18 @@ const changing = async (
   predecessors: passport.serial === null ? [] : await predecessorsOf(on, passport.id),
 });
 
-/** As it is now, or as it was. Undefined if the version has no artefacts: it was never compiled. */
+/**
+ * As it is now, or as it was. Undefined if the version has no artefacts: it was never compiled. Individual data is read only
+ * for readers that may see it.
+ */
 export async function loadPassport(
   on: TenantQueries,
-  passport: StoredPassport,
-  version: PassportVersion,
+  { passport, version }: { readonly passport: StoredPassport; readonly version: PassportVersion },
+  reader: Reader,
   { publicKeys, origin }: PublicMeans,
   asOf?: AsOf,
 ): Promise<LoadedPassport | undefined> {
+  const hasEvents = passport.serial !== null && readerPoints[reader].includes(4);
   const [model] = version.modelVersionId === null ? [] : await findVersions(on, [version.modelVersionId]);
   const [own, models] = [await signed(on, version), model ? await signed(on, model) : null];
   if (!own || models === undefined) return undefined;
@@ -77,7 +81,7 @@ export async function loadPassport(
       supersededBy,
       ceasedAt: passport.item?.ceasedAt && !asOf ? rfc3339(passport.item.ceasedAt) : null,
       predecessors,
-      individual: passport.serial === null ? [] : await records(on, passport.id, asOf?.lastEvent),
+      individual: hasEvents ? await records(on, passport.id, asOf?.lastEvent) : [],
       fieldPoints: new Map<string, AccessPoint>(
         packages.flatMap((each) => each.package.rules.map(({ field, point }) => [field, point] as const)),
       ),

@@ -240,7 +240,7 @@ export const passportNounRoutes = ({ means, work }: RouteTools): readonly AnyRou
         occurred_at: timestamp,
         data: z
           .record(z.string(), z.unknown())
-          .describe('Whole numbers only; a decimal is {value, scale, unit}'),
+          .describe('Whole numbers only; a decimal is {value, scale, unit}. At most 16 KiB of JSON'),
         key: text(256).optional().describe('The same key again adds nothing'),
       }),
       status: 201,

@@ -1,4 +1,10 @@
-import type { Page, PageRequest } from '../../../engine/paging.ts';
+import {
+  cutToBytes,
+  type Measured,
+  type Page,
+  type PageRequest,
+  withinPageBytes,
+} from '../../../engine/paging.ts';
 import type { TenantQueries } from '../../../host/timeline.ts';
 import type { DocumentFormat, DocumentKind, DocumentProblem, Hash } from '../compile/types.ts';
 import { notFound } from '../errors.ts';
@@ -56,13 +62,18 @@ export async function listDocumentVersions(
   page: PageRequest = {},
 ): Promise<Page<DocumentVersion>> {
   const { size, fetch, cursor } = textPage(page);
-  const { rows } = await on.query<DocumentVersion>(
-    `select ${columns} ${from}
-      where v.tenant_id = $1 and ($2::text is null or d.product_id = $2) and ($3::text is null or v.state = $3)
-        and ($4 = '' or v.id > nullif($4, '')::uuid) order by v.id limit $5`,
+  const found = await on.query<Measured<DocumentVersion>>(
+    withinPageBytes(
+      `select ${columns} ${from}
+        where v.tenant_id = $1 and ($2::text is null or d.product_id = $2) and ($3::text is null or v.state = $3)
+          and ($4 = '' or v.id > nullif($4, '')::uuid) order by v.id limit $5`,
+      'id',
+      'problems',
+    ),
     [on.tenantId, filter.productId ?? null, filter.state ?? null, cursor, fetch],
   );
-  return textPageOf(rows, size, ({ id }) => id);
+  const kept = cutToBytes(found.rows);
+  return textPageOf(kept.rows, size, ({ id }) => id, kept);
 }
 
 /** The document versions that a snapshot was made from. */

@@ -6,8 +6,13 @@ export const textPage = ({ limit = defaultPageLimit, cursor }: PageRequest) => {
   return { size, fetch: size + 1, cursor: cursor ?? '' };
 };
 
-export function textPageOf<T>(rows: readonly T[], size: number, nameOf: (row: T) => string): Page<T> {
+export function textPageOf<T>(
+  rows: readonly T[],
+  size: number,
+  nameOf: (row: T) => string,
+  { isCut = false }: { readonly isCut?: boolean } = {},
+): Page<T> {
   const items = rows.slice(0, size);
   const last = items.at(-1);
-  return { items, nextCursor: rows.length > size && last !== undefined ? nameOf(last) : null };
+  return { items, nextCursor: (isCut || rows.length > size) && last !== undefined ? nameOf(last) : null };
 }

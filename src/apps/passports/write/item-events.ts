@@ -16,6 +16,9 @@ export interface NewItemEvent {
   readonly key?: string;
 }
 
+/** Readers of a passport get its newest 200 events at once: with this limit they fit into a page. */
+const mostDataBytes = 16 * 1024;
+
 /**
  * Appends individual data of a battery: signed, chained to the event before it, never changed. Returns its number. The audit
  * trail of the passport names each event by number and hash, so that a cut tail shows.
@@ -27,6 +30,7 @@ export async function appendItemEvent(
   { type, occurredAt, data, key }: NewItemEvent,
 ): Promise<number> {
   requireText(type, 'the type of an item event', 64);
+  requireSmall(data);
   const signingKey = requireCurrentKey(keys);
   // One writer at a time for each battery: the next event continues the one before it.
   const { rows: items } = await on.query<{ ceased: boolean }>(
@@ -93,4 +97,13 @@ export async function appendItemEvent(
     throw asPassportError(error);
   }
   return seq;
+}
+
+function requireSmall(data: JsonObject): void {
+  const bytes = utf8(canonical(data)).length;
+  if (bytes > mostDataBytes)
+    throw passportError(
+      'VALIDATION_ERROR',
+      `the data of an item event has ${bytes} bytes of JSON; at most ${mostDataBytes} (16 KiB) are allowed: send it as several events`,
+    );
 }
