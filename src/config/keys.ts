@@ -218,7 +218,7 @@ export const coreKeys = {
   'server.tenantConcurrency': key({
     schema: whole(1, 1000),
     env: ['TALLYMAN_TENANT_CONCURRENCY'],
-    doc: 'Requests of one tenant that use the database at once, in one process. Others wait for their turn; those of other tenants go on. Beside other tenants one of them may be large.',
+    doc: 'Requests of one tenant that use the database at once, in one process. Others wait for their turn; those of other tenants go on. Beside other tenants one of them may be large. Callers without a key who read its public pages have half as many of their own.',
     fallback: 4,
   }),
   'server.largeRequestsPercent': key({

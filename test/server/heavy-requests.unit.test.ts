@@ -2,7 +2,9 @@ import { EventEmitter } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { expect, test } from 'vitest';
 import { HeavyRequests } from '../../src/server/access/heavy-requests.ts';
+import { lineOf } from '../../src/server/access/lines.ts';
 import { RecentTenants } from '../../src/server/access/recent-tenants.ts';
+import { until } from '../support/until.ts';
 
 /** As far as turns look at one. */
 class Response extends EventEmitter {
@@ -28,9 +30,9 @@ function scene() {
   const began: string[] = [];
   const enter = (name: string): Response => {
     const response = new Response();
-    const tenantId = name.slice(0, 1);
-    recent.note(tenantId);
-    void heavy.enter({ tenantId, response: asResponse(response) }).then((isThere) => {
+    const line = name.slice(0, 1);
+    recent.note(line);
+    void heavy.enter({ line, response: asResponse(response) }).then((isThere) => {
       if (isThere) began.push(name);
     });
     return response;
@@ -73,7 +75,7 @@ test('SEC-5: between two large requests the event loop goes round, so that other
   const order: string[] = [];
   const responses = Array.from({ length: 3 }, () => asResponse(new Response() as Response));
   const all = responses.map(async (response, i) => {
-    await heavy.enter({ tenantId: 'a', response });
+    await heavy.enter({ line: 'a', response });
     order.push(`a${i}`);
     setImmediate(() => order.push('others'));
     heavy.leave(response);
@@ -94,7 +96,7 @@ test('SEC-5: a caller that goes away gives its turn back, but not in the middle 
   expect(began).toEqual(['a1', 'a3']);
   const working = enter('b1');
   await settled();
-  await heavy.handle({ tenantId: 'b', response: asResponse(working) }, 'x');
+  await heavy.handle({ line: 'b', response: asResponse(working) }, 'x');
   enter('b2');
   working.leave();
   await settled();
@@ -112,7 +114,7 @@ test('SEC-5: a route whose last answer was large takes turns until one is small'
   let handled = 0;
   const handle = (): ServerResponse => {
     const response = asResponse(new Response());
-    void heavy.handle({ tenantId: 'a', response }, 'jobs.list').then(() => {
+    void heavy.handle({ line: 'a', response }, 'jobs.list').then(() => {
       handled += 1;
     });
     return response;
@@ -131,4 +133,26 @@ test('SEC-5: a route whose last answer was large takes turns until one is small'
   heavy.leave(first as ServerResponse);
   await settled();
   expect(handled).toBe(6);
+});
+
+test("SEC-5: large requests of strangers take fewer turns than those of a tenant, and what they are answered says nothing of the tenant's answers", async () => {
+  const { heavy, enter, leave } = scene();
+  const strangers = lineOf({ tenantId: 'a', role: 'public' });
+  const first = asResponse(new Response());
+  let entered = 0;
+  for (const response of [first, asResponse(new Response())])
+    void heavy.enter({ line: strangers, response }).then(() => {
+      entered += 1;
+    });
+  await settled();
+  expect(entered).toBe(1);
+  const [own] = [enter('a1'), enter('a2'), enter('a3')];
+  await settled();
+  heavy.answered(strangers, 'x', 100_000);
+  const other = asResponse(new Response());
+  // At once, although all turns are taken: the tenant's own answers were small.
+  await heavy.handle({ line: 'a', response: other }, 'x');
+  await leave(own);
+  heavy.leave(first);
+  await until('the next stranger has its turn', () => entered === 2);
 });

@@ -94,6 +94,36 @@ test('a stranger that asks too often at a public route is told when to come back
   expect(refused[0]?.headers.get('retry-after')).toMatch(/^\d+$/);
 });
 
+test('SEC-5: those who read the public pages of a tenant wait in a line of their own; the tenant goes on', async () => {
+  const go = Promise.withResolvers<void>();
+  let reading = 0;
+  const held = openRoute({
+    handle: async () => {
+      reading += 1;
+      await go.promise;
+      return new Reply('text/html', '<p>');
+    },
+  });
+  const test = await server({
+    apps: [appWith(held)],
+    config: { 'server.tenantConcurrency': 4, 'server.tenantWaiting': 2 },
+  });
+  const ask = await test.as('admin', 'a');
+  let refused = 0;
+  const strangers = Array.from({ length: 9 }, async () => {
+    const { status } = await test.ask('GET', '/open/a');
+    if (status === 429) refused += 1;
+  });
+  await until('their line is full', () => reading + 2 + refused === 9, 20_000);
+  expect({ reading, refused }).toEqual({ reading: 2, refused: 5 });
+  expect((await ask('GET', '/v1/queues')).status).toBe(200);
+  const own = Array.from({ length: 4 }, () => ask('GET', '/open/a'));
+  await until('those with a key of the tenant have its turns', () => reading === 6);
+  go.resolve();
+  for (const { status } of await Promise.all(own)) expect(status).toBe(200);
+  await Promise.all(strangers);
+});
+
 test('a POST that only reads leaves no line in the audit, and takes no idempotency key', async () => {
   const post = openRoute({ method: 'POST', readsOnly: true });
   const test = await server({ apps: [appWith(post)] });

@@ -1,16 +1,18 @@
 import type { ServerResponse } from 'node:http';
 import { setImmediate as othersFirst } from 'node:timers/promises';
+import { turnsOf } from './lines.ts';
 import { pausesBesideOthers } from './pauses.ts';
 import type { RecentTenants } from './recent-tenants.ts';
 import { Turns } from './turns.ts';
 
 /** A larger body, or answer, takes milliseconds of the event loop, during which no other request is answered. */
 const heavyBytes = 16 * 1024;
-/** Routes of tenants whose last answer was large; when there are more, the oldest are forgotten. */
+/** Routes, by line, whose last answer was large; when there are more, the oldest are forgotten. */
 const mostRemembered = 10_000;
 
 export interface HeavyRequest {
-  readonly tenantId: string;
+  /** See `lineOf`. */
+  readonly line: string;
   readonly response: ServerResponse;
 }
 
@@ -25,7 +27,7 @@ export class HeavyRequests {
   readonly #recent: RecentTenants;
   readonly #turns: Turns;
   readonly #held = new WeakMap<ServerResponse, { readonly giveBack: () => void; isHandled: boolean }>();
-  /** `tenant action`. */
+  /** `line action`. */
   readonly #largeAnswers = new Set<string>();
 
   constructor(
@@ -40,7 +42,7 @@ export class HeavyRequests {
     this.#turns = new Turns({
       // Each tenant has one: those whose heavy requests wait for locks do not hold up others.
       total: Number.POSITIVE_INFINITY,
-      perTenant: (tenantId) => (recent.isAlone(tenantId) ? atOnce : 1),
+      perTenant: (line) => (recent.isAlone(line) ? turnsOf(line, atOnce) : 1),
       waiting,
       pauseMs: pausesBesideOthers(recent, percent),
     });
@@ -50,13 +52,13 @@ export class HeavyRequests {
     return bytes > heavyBytes;
   }
 
-  letOthersPass(tenantId: string): Promise<void> | undefined {
-    return this.#recent.letOthersPass(tenantId);
+  letOthersPass(line: string): Promise<void> | undefined {
+    return this.#recent.letOthersPass(line);
   }
 
   /** Waits for the turn of a request that is not handled yet; false: the caller is gone, and nothing is to be done. */
-  async enter({ tenantId, response }: HeavyRequest): Promise<boolean> {
-    const giveBack = await this.#turns.take(tenantId, () => response.destroyed);
+  async enter({ line, response }: HeavyRequest): Promise<boolean> {
+    const giveBack = await this.#turns.take(line, () => response.destroyed);
     // The one before ended in the same turn of the event loop: what has arrived meanwhile comes first.
     await othersFirst();
     if (response.destroyed) {
@@ -74,14 +76,14 @@ export class HeavyRequests {
 
   /** Its handler runs: from now on only `leave` ends the turn. */
   async handle(request: HeavyRequest, action: string): Promise<void> {
-    const { response, tenantId } = request;
+    const { response, line } = request;
     const held = this.#held.get(response);
     if (held) held.isHandled = true;
-    else if (this.#largeAnswers.has(`${tenantId} ${action}`)) {
-      const giveBack = await this.#turns.take(tenantId, () => response.destroyed);
+    else if (this.#largeAnswers.has(`${line} ${action}`)) {
+      const giveBack = await this.#turns.take(line, () => response.destroyed);
       this.#held.set(response, { giveBack, isHandled: true });
     } else return;
-    await this.letOthersPass(tenantId);
+    await this.letOthersPass(line);
   }
 
   /** Safe to call more than once, and for requests that have no turn. */
@@ -91,8 +93,8 @@ export class HeavyRequests {
   }
 
   /** The next answer is expected to be as large as this one. */
-  answered(tenantId: string, action: string, bytes: number): void {
-    const name = `${tenantId} ${action}`;
+  answered(line: string, action: string, bytes: number): void {
+    const name = `${line} ${action}`;
     if (!this.isHeavy(bytes)) this.#largeAnswers.delete(name);
     else {
       const [oldest] = this.#largeAnswers;

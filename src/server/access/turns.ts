@@ -3,8 +3,8 @@ import { TallymanError } from '../../engine/errors.ts';
 export interface TurnLimits {
   /** Requests that are worked on at once, of all tenants together. */
   readonly total: number;
-  /** The same of one tenant; a function: as things are now. */
-  readonly perTenant: number | ((tenantId: string) => number);
+  /** The same of one tenant, or of one line (see `lineOf`); a function: as things are now. */
+  readonly perTenant: number | ((line: string) => number);
   /** Requests of one tenant that may wait for a turn; more are refused. */
   readonly waiting: number;
   /** How long the tenant pauses after a turn that took so long, before that turn is free for its next request. */

@@ -8,6 +8,7 @@ import type { App } from '../../host/app.ts';
 import type { ServerDependencies } from '../../host/services.ts';
 import type { AuditTrail } from '../access/audit.ts';
 import { HeavyRequests } from '../access/heavy-requests.ts';
+import { turnsOf } from '../access/lines.ts';
 import { pausesBesideOthers } from '../access/pauses.ts';
 import { RecentTenants } from '../access/recent-tenants.ts';
 import { Turns } from '../access/turns.ts';
@@ -117,7 +118,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const turns = new Turns({
     // Two connections stay for what is not a request: workers, keys, health.
     total: Math.max(1, host.config['database.poolSize'] - 2),
-    perTenant,
+    perTenant: (line) => turnsOf(line, perTenant),
     waiting,
     pauseMs: pausesBesideOthers(recent, percent),
   });

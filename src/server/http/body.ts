@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { TallymanError } from '../../engine/errors.ts';
 import { isKeepable } from '../../engine/validate.ts';
 import type { HeavyRequests } from '../access/heavy-requests.ts';
+import { lineOf } from '../access/lines.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -59,14 +60,14 @@ export function acceptBodies(app: FastifyInstance, heavy: HeavyRequests): void {
   function inTurn(request: FastifyRequest, text: string, done: Done, parsing: (answer: Done) => void): void {
     const { caller, response } = request;
     if (!heavy.isHeavy(text.length) || !response) return parsing(done);
-    const tenantId = caller?.tenantId ?? '';
-    heavy.enter({ tenantId, response }).then(
+    const line = lineOf(caller);
+    heavy.enter({ line, response }).then(
       (isThere) => {
         // Nobody is left to be answered.
         if (!isThere) return;
         // Others come before it is checked, too.
         parsing(async (error, value) => {
-          await heavy.letOthersPass(tenantId);
+          await heavy.letOthersPass(line);
           done(error, value);
         });
       },

@@ -11,6 +11,7 @@ import { type AnyRoute, type Caller, calledWith, type Enqueues, Reply } from '..
 import { type ServerDependencies, Services } from '../../host/services.ts';
 import { type AuditEvent, type AuditTrail, auditWithin } from '../access/audit.ts';
 import type { HeavyRequests } from '../access/heavy-requests.ts';
+import { lineOf } from '../access/lines.ts';
 import type { RecentTenants } from '../access/recent-tenants.ts';
 import { asHome } from '../access/scope.ts';
 import type { Turns } from '../access/turns.ts';
@@ -112,12 +113,12 @@ function addRoute(app: FastifyInstance, route: AnyRoute, frame: RouteFrame): voi
     onSend: (request, reply, content: unknown, done) => {
       heavy.leave(reply.raw);
       if (request.caller && typeof content === 'string')
-        heavy.answered(request.caller.tenantId, route.action, content.length);
+        heavy.answered(lineOf(request.caller), route.action, content.length);
       done();
     },
     handler: async (request, reply) => {
       const { caller } = request;
-      if (caller) await heavy.handle({ tenantId: caller.tenantId, response: reply.raw }, route.action);
+      if (caller) await heavy.handle({ line: lineOf(caller), response: reply.raw }, route.action);
       try {
         const answer = await (route.enqueues
           ? enqueue(route.enqueues, status, enqueuing, request, () => heavy.leave(reply.raw))
@@ -212,7 +213,7 @@ function enqueue(
   });
 }
 
-/** In a transaction of its own, when it is the tenant's turn. */
+/** In a transaction of its own, when it is its line's turn. */
 async function answerOf(
   route: AnyRoute,
   handle: Handle,
@@ -256,7 +257,7 @@ async function answerOf(
   const longestMs = host.config['server.statementTimeoutMs'];
   const limits = { statementMs: longestMs, idleMs: longestMs };
   return withWorkOutside(() =>
-    turns.run(caller.tenantId, () =>
+    turns.run(lineOf(caller), () =>
       route.home ? asHome(database, answer, limits) : asTenant(database, caller.tenantId, answer, limits),
     ),
   );

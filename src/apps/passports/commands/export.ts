@@ -1,14 +1,12 @@
 import { createHash } from 'node:crypto';
 import type { Command } from 'commander';
 import { TallymanError } from '../../../engine/errors.ts';
-import { settingsOf } from '../../../host/app.ts';
 import { usage } from '../../../host/cli/exit.ts';
 import { examples, oneOf } from '../../../host/cli/options.ts';
 import { show } from '../../../host/cli/output/print.ts';
 import type { CommandFrame } from '../../../host/cli/session.ts';
 import type { TenantQueries } from '../../../host/timeline.ts';
 import type { JsonObject, Reader } from '../compile/types.ts';
-import { passportsKeys } from '../config.ts';
 import type { LabelSize } from '../print/sizes.ts';
 import type { PassportName } from '../public/link.ts';
 import type { Format } from '../public/negotiate.ts';
@@ -84,16 +82,13 @@ export function addExport(passports: Command, frame: CommandFrame): void {
 const isVerifiable = (format: ExportFormat): boolean => format === 'bundle' || format === 'json';
 
 async function exported(
-  { on, means, config }: Tools,
+  { on, means }: Tools,
   name: string,
   options: ExportOptions,
 ): Promise<{ readonly content: string | Uint8Array; readonly fileName: string }> {
   const { PassportAnswers } = await import('../public/answers.ts');
   const { disclose } = await import('../page/disclosure.ts');
-  const answers = new PassportAnswers(
-    means,
-    `https://${settingsOf(passportsKeys, config)['passports.host']}`,
-  );
+  const answers = new PassportAnswers(means);
   const supplement = options.supplement === undefined ? undefined : await jsonFile(options.supplement);
   return on.transaction(async (scope) => {
     const found = await answers.find(

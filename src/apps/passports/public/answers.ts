@@ -2,6 +2,8 @@ import { createHash } from 'node:crypto';
 import { version as programVersion } from '../../../engine/version.ts';
 import type { TenantQueries } from '../../../host/timeline.ts';
 import { type JsonObject, type Reader, readerPoints } from '../compile/types.ts';
+import { dppDocument, type Representation } from '../dpp/document.ts';
+import { type WithheldElements, withheldElements } from '../dpp/withheld.ts';
 import { type CredentialSigner, withDataIntegrity } from '../export/credential.ts';
 import { statusListOf } from '../export/status-list.ts';
 import type { Means } from '../means.ts';
@@ -24,6 +26,17 @@ export interface Asked extends FormOptions {
   readonly format: Format;
 }
 
+/** Which document of EN 18223, for whom. `elements`: the compressed one, and which of its elements are withheld. */
+export interface AskedDocument {
+  readonly reader: Reader;
+  readonly representation: Representation | 'elements';
+}
+
+export interface DppElements {
+  readonly document: JsonObject;
+  readonly withheld: WithheldElements;
+}
+
 /** A passport that was found, before it is loaded; `tag` changes with everything that an answer depends on. */
 export interface FoundPassport {
   readonly passport: StoredPassport;
@@ -37,9 +50,9 @@ export class PassportAnswers {
   readonly #public: PublicMeans;
   readonly #cache = new AnswerCache();
 
-  constructor(means: Means, origin: string) {
+  constructor(means: Means) {
     this.#means = means;
-    this.#public = { publicKeys: means.keys.publicKeys, origin };
+    this.#public = { publicKeys: means.keys.publicKeys, origin: means.origin };
   }
 
   /** Undefined if there is none, or none that was ever published. */
@@ -49,10 +62,27 @@ export class PassportAnswers {
     return version && { passport, version, isCeased: Boolean(passport.item?.ceasedAt) };
   }
 
-  /** What the reader may see of it. */
-  async disclosed(on: TenantQueries, found: FoundPassport, reader: Reader): Promise<Disclosed | undefined> {
+  /** The document of EN 18223 as JSON text, of what the reader may see. Undefined if the version cannot be loaded. */
+  async document(
+    on: TenantQueries,
+    found: FoundPassport,
+    { reader, representation }: AskedDocument,
+  ): Promise<string | undefined> {
+    // What is not public is not kept longer than the request.
+    const tag = reader === 'public' ? await this.tag(on, found, { reader, representation }) : undefined;
+    const known = tag === undefined ? undefined : this.#cache.get(tag);
+    if (typeof known === 'string') return known;
     const loaded = await loadPassport(on, found, reader, this.#public);
-    return loaded && disclose(loaded.source, reader);
+    if (!loaded) return undefined;
+    const answer = JSON.stringify(documentOf(disclose(loaded.source, reader), representation));
+    if (tag !== undefined) this.#cache.put(tag, answer);
+    return answer;
+  }
+
+  /** What single elements are read from. */
+  async elements(on: TenantQueries, found: FoundPassport, reader: Reader): Promise<DppElements | undefined> {
+    const text = await this.document(on, found, { reader, representation: 'elements' });
+    return text === undefined ? undefined : (JSON.parse(text) as DppElements);
   }
 
   /** With everything that it was made from: for exports by who issued it. */
@@ -61,7 +91,11 @@ export class PassportAnswers {
   }
 
   /** An ETag without quotes: the same tag, the same bytes. */
-  async tag(on: TenantQueries, { passport, version }: FoundPassport, asked: Asked): Promise<string> {
+  async tag(
+    on: TenantQueries,
+    { passport, version }: FoundPassport,
+    asked: Asked | AskedDocument,
+  ): Promise<string> {
     const predecessors = await predecessorsOf(on, passport.id);
     // For readers of point 4 alone: a tag that changes tells that there is new individual data.
     const seesEvents = readerPoints[asked.reader].includes(4);
@@ -130,3 +164,11 @@ export class PassportAnswers {
     return { keyId, sign: (bytes) => keys.sign(keyId, bytes) };
   }
 }
+
+const documentOf = (
+  disclosed: Disclosed,
+  representation: AskedDocument['representation'],
+): JsonObject | DppElements =>
+  representation === 'elements'
+    ? { document: dppDocument(disclosed, 'compressed'), withheld: withheldElements(disclosed) }
+    : dppDocument(disclosed, representation);

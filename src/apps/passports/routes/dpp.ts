@@ -1,14 +1,11 @@
 import { z } from 'zod';
-import { settingsOf } from '../../../host/app.ts';
 import { homeTenant } from '../../../host/roles.ts';
 import { type AnyRoute, type Call, Reply, route, text } from '../../../host/route.ts';
 import { readerOf } from '../access.ts';
-import { passportsKeys } from '../config.ts';
-import { dppDocument, type Representation, representations } from '../dpp/document.ts';
+import { type Representation, representations } from '../dpp/document.ts';
 import { parsePath, valueAt } from '../dpp/path.ts';
 import { withheldPoint } from '../dpp/withheld.ts';
 import { labelLink } from '../page/disclosure.ts';
-import { PassportAnswers } from '../public/answers.ts';
 import { publishedLinks, tenantOf, type Wanted } from '../public/find.ts';
 import { type LinkedItem, parseLink, parseName } from '../public/link.ts';
 import type { RouteTools } from './index.ts';
@@ -37,9 +34,7 @@ const document = z.looseObject({ digitalProductPassportId: z.string(), dppStatus
 const mostIds = 100;
 const manyIds = z.array(text(1024)).max(1000);
 
-export function dppRoutes({ host, means }: RouteTools): readonly AnyRoute[] {
-  const origin = `https://${settingsOf(passportsKeys, host.config)['passports.host']}`;
-  const answers = new PassportAnswers(means, origin);
+export function dppRoutes({ answers, means: { origin } }: RouteTools): readonly AnyRoute[] {
   const read = async (
     call: Pick<
       Call<{ readonly id: string }, unknown, unknown>,
@@ -50,8 +45,9 @@ export function dppRoutes({ host, means }: RouteTools): readonly AnyRoute[] {
   ): Promise<Reply> => {
     const name = parseName(call.params.id);
     const found = name && (await answers.find(call.scope, name, wanted));
-    const disclosed = found && (await answers.disclosed(call.scope, found, readerOf(call.caller)));
-    return disclosed ? json(dppDocument(disclosed, representation), call) : notFound(call);
+    const asked = { reader: readerOf(call.caller), representation };
+    const text = found && (await answers.document(call.scope, found, asked));
+    return text === undefined ? notFound(call) : json(text, call);
   };
   const element = async (
     call: Pick<
@@ -65,11 +61,11 @@ export function dppRoutes({ host, means }: RouteTools): readonly AnyRoute[] {
       return badRequest(`"${path}" is no path to one element, such as $.performance.ratedCapacity`, call);
     const name = parseName(call.params.id);
     const found = name && (await answers.find(call.scope, name, { current: true }));
-    const disclosed = found && (await answers.disclosed(call.scope, found, readerOf(call.caller)));
-    if (!disclosed) return notFound(call);
-    const value = valueAt(dppDocument(disclosed, 'compressed'), steps);
-    if (value !== undefined) return json(value, call);
-    const point = withheldPoint(disclosed, steps);
+    const elements = found && (await answers.elements(call.scope, found, readerOf(call.caller)));
+    if (!elements) return notFound(call);
+    const value = valueAt(elements.document, steps);
+    if (value !== undefined) return json(JSON.stringify(value), call);
+    const point = withheldPoint(elements.withheld, steps);
     return point === undefined
       ? notFound(call, `there is no element ${path}, or it has no value`)
       : result(403, 'ClientForbidden', `${path} is withheld: Annex XIII, point ${point}`, call);
@@ -184,8 +180,8 @@ export function dppRoutes({ host, means }: RouteTools): readonly AnyRoute[] {
 
 type AnyCall = Pick<Call<unknown, unknown, unknown>, 'correlationId' | 'caller'>;
 
-const json = (body: unknown, { caller }: AnyCall): Reply =>
-  new Reply('application/json; charset=utf-8', JSON.stringify(body), {
+const json = (text: string, { caller }: AnyCall): Reply =>
+  new Reply('application/json; charset=utf-8', text, {
     headers: {
       vary: 'Authorization',
       'cache-control':

@@ -4,6 +4,7 @@ import type { AnyRoute, Call } from '../../../host/route.ts';
 import { passportsKeys } from '../config.ts';
 import { withCodes } from '../jobs/run.ts';
 import { type Means, meansOf } from '../means.ts';
+import { PassportAnswers } from '../public/answers.ts';
 import { ringFor } from '../signing/ring.ts';
 import { type Work, workIn } from '../work.ts';
 import { documentRoutes } from './documents.ts';
@@ -20,6 +21,7 @@ import { versionRoutes } from './versions.ts';
 export interface RouteTools {
   readonly host: RouteHost;
   readonly means: Means;
+  readonly answers: PassportAnswers;
   /** The transaction of a request, which can also enqueue. */
   work(call: Pick<Call<unknown, unknown, unknown>, 'scope'>): Work;
 }
@@ -43,6 +45,7 @@ export function passportRoutes(host: RouteHost): readonly AnyRoute[] {
   const tools: RouteTools = {
     host,
     means,
+    answers: new PassportAnswers(means),
     work: ({ scope }) => workIn(host.tallyman, scope, means.fresh),
   };
   return parts.flatMap((part) => part(tools)).map(coded);

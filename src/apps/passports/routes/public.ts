@@ -1,15 +1,13 @@
 import { z } from 'zod';
-import { settingsOf } from '../../../host/app.ts';
 import { homeTenant } from '../../../host/roles.ts';
 import { type AnyRoute, type Call, Reply, route, text } from '../../../host/route.ts';
 import { readerOf } from '../access.ts';
-import { passportsKeys } from '../config.ts';
 import { didDocument } from '../export/did.ts';
 import { renderNotice } from '../page/notice.ts';
 import { contentSecurityPolicy } from '../page/page.ts';
 import { type Language, languageFor, languages } from '../page/texts.ts';
 import { labelSizes } from '../print/sizes.ts';
-import { type Asked, type FoundPassport, PassportAnswers } from '../public/answers.ts';
+import type { Asked, FoundPassport, PassportAnswers } from '../public/answers.ts';
 import { tenantOf } from '../public/find.ts';
 import { type LinkedItem, linkedItem } from '../public/link.ts';
 import { formatFor, formatNames, formats } from '../public/negotiate.ts';
@@ -56,9 +54,7 @@ const itemOf = ({ gtin, serial }: z.output<typeof link>): LinkedItem | undefined
 
 const produces = Object.values(formats).map(([type]) => type);
 
-export function publicRoutes({ host, means }: RouteTools): readonly AnyRoute[] {
-  const origin = `https://${settingsOf(passportsKeys, host.config)['passports.host']}`;
-  const answers = new PassportAnswers(means, origin);
+export function publicRoutes({ answers, means }: RouteTools): readonly AnyRoute[] {
   const passportRoute = (url: string, action: string, summary: string, params: z.ZodObject) =>
     route({
       method: 'GET',
@@ -109,7 +105,7 @@ export function publicRoutes({ host, means }: RouteTools): readonly AnyRoute[] {
       produces: ['application/did+json'],
       response: z.string(),
       handle: async () =>
-        new Reply('application/did+json', JSON.stringify(didDocument(origin, means.keys.publicKeys)), {
+        new Reply('application/did+json', JSON.stringify(didDocument(means.origin, means.keys.publicKeys)), {
           headers: { 'cache-control': 'public, max-age=300' },
         }),
     }),

@@ -133,3 +133,34 @@ test('BPC-16: EN 18222: ids by product ids, in their order and page by page', as
     ).status,
   ).toBe(400);
 });
+
+test('BPC-16, SEC-5: EN 18222: what everybody may see is made once; what others may see is not kept', async () => {
+  const { ask, caller, tallyman } = await publicServer();
+  const guest = await caller('guest');
+  const withheld = `/v1/dpps/${linkId}/elements/materials/electrodeMaterials`;
+  const paths = [
+    `/v1/dpps/${linkId}`,
+    `/v1/dpps/${linkId}?representation=full`,
+    `/v1/dpps/${linkId}/elements/performance/ratedEnergy`,
+    `/v1/dpps/${linkId}/elements/performance/nothing`,
+    withheld,
+  ];
+  const read = async () => {
+    const answers = [];
+    for (const path of paths) {
+      const { status, body } = await ask('GET', path);
+      answers.push({ status, body: status === 200 ? body : body.statusCode });
+    }
+    return answers;
+  };
+  expect((await guest('GET', withheld)).status).toBe(200);
+  const before = await read();
+  expect(before.map(({ status }) => status)).toEqual([200, 200, 200, 404, 403]);
+  // What an answer is made of is not there any more.
+  await tallyman.database.transaction(async (tx) => {
+    await tx.query('set local session_replication_role = replica');
+    await tx.query('delete from passports.artefacts');
+  });
+  expect(await read()).toEqual(before);
+  expect((await guest('GET', withheld)).status).toBe(404);
+});
