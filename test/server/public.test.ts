@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { TallymanError } from '../../src/engine/errors.ts';
 import type { App } from '../../src/host/app.ts';
@@ -108,6 +108,7 @@ test('SEC-5: those who read the public pages of a tenant wait in a line of their
     apps: [appWith(held)],
     config: { 'server.tenantConcurrency': 4, 'server.tenantWaiting': 2 },
   });
+  onTestFinished(() => go.resolve());
   const ask = await test.as('admin', 'a');
   let refused = 0;
   const strangers = Array.from({ length: 9 }, async () => {
@@ -207,6 +208,69 @@ test('uploads take a bounded amount of memory at once: one more is refused, and 
     'there is room',
     async () => (await ask('POST', '/v1/files', new Uint8Array(2_000_000), csv)).status === 202,
   );
+});
+
+test('SEC-5: beside others a tenant has one large upload in work, and one large file in an answer', async () => {
+  const working: string[] = [];
+  const gates = new Map<string, PromiseWithResolvers<void>>();
+  const work = async (what: string) => {
+    working.push(what);
+    await gates.get(what)?.promise;
+  };
+  const upload = route({
+    method: 'POST',
+    url: '/v1/files',
+    action: 'files.upload',
+    summary: 'Takes bytes',
+    roles: ['admin'],
+    upload: { types: ['text/csv'], maxBytes: 3_000_000 },
+    response: z.object({}),
+    handle: async ({ caller }) => {
+      await work(`upload of ${caller.tenantId}`);
+      return {};
+    },
+  });
+  const file = route({
+    method: 'GET',
+    url: '/v1/files/large',
+    action: 'files.read',
+    summary: 'Answers with bytes',
+    roles: ['admin'],
+    produces: 'application/octet-stream',
+    response: z.string(),
+    handle: async ({ caller }) => {
+      await work(`file of ${caller.tenantId}`);
+      return new Reply('application/octet-stream', new Uint8Array(20_000));
+    },
+  });
+  const test = await server({ apps: [appWith(upload, file)] });
+  const [slow, other] = [await test.as('admin', 'slow'), await test.as('admin', 'other')];
+  const sent = {
+    upload: (ask: typeof slow) =>
+      ask('POST', '/v1/files', new Uint8Array(20_000), { 'content-type': 'text/csv' }),
+    file: (ask: typeof slow) => ask('GET', '/v1/files/large'),
+  };
+  for (const what of ['upload', 'file'] as const) {
+    const send = sent[what];
+    const ours = `${what} of slow`;
+    const times = () => working.filter((each) => each === ours).length;
+    // An answer is expected to be as large as the last one.
+    expect((await send(slow)).status).toBeLessThan(300);
+    const gate = Promise.withResolvers<void>();
+    gates.set(ours, gate);
+    onTestFinished(() => gate.resolve());
+    const isThere = async () => expect((await send(other)).status).toBeLessThan(300);
+    await isThere();
+    const both = [send(slow), send(slow)];
+    await until(`the first ${ours} is in work`, () => times() > 1);
+    // Small requests come after the second large one, and are answered before it.
+    expect((await slow('GET', '/v1/queues')).status).toBe(200);
+    await isThere();
+    expect(times()).toBe(2);
+    gate.resolve();
+    for (const { status } of await Promise.all(both)) expect(status).toBeLessThan(300);
+    expect(times()).toBe(3);
+  }
 });
 
 test('a key of a guest names its access, which apps declare; nobody else has one; and it opens nothing else', async () => {

@@ -29,7 +29,7 @@ export function acceptBodies(app: FastifyInstance, heavy: HeavyRequests): void {
     const text = body as string;
     // An optional body may also be sent empty.
     if (text === '') return done(null, undefined);
-    inTurn(request, text, done, (answer) => {
+    inTurn(heavy, request, text.length, done, (answer) => {
       if (isTooDeep(text))
         return answer(new TallymanError('VALIDATION_ERROR', `body: is more than ${mostLevels} levels deep`));
       parse(request, text, (error, value) => {
@@ -50,30 +50,35 @@ export function acceptBodies(app: FastifyInstance, heavy: HeavyRequests): void {
   });
   app.addContentTypeParser('text/csv', { parseAs: 'string' }, (request, body, done) => {
     const text = body as string;
-    inTurn(request, text, done, (answer) => {
+    inTurn(heavy, request, text.length, done, (answer) => {
       if (isKeepable(text)) return answer(null, text);
       answer(new TallymanError('VALIDATION_ERROR', 'body: contains a NUL, which cannot be stored'));
     });
   });
+}
 
-  /** Parses a small body at once, and a large one when it is its tenant's turn. */
-  function inTurn(request: FastifyRequest, text: string, done: Done, parsing: (answer: Done) => void): void {
-    const { caller, response } = request;
-    if (!heavy.isHeavy(text.length) || !response) return parsing(done);
-    const line = lineOf(caller);
-    heavy.enter({ line, response }).then(
-      (isThere) => {
-        // Nobody is left to be answered.
-        if (!isThere) return;
-        // Others come before it is checked, too.
-        parsing(async (error, value) => {
-          await heavy.letOthersPass(line);
-          done(error, value);
-        });
-      },
-      (refusal: Error) => done(refusal),
-    );
-  }
+/** Parses a small body at once, and a large one when it is its line's turn. */
+export function inTurn(
+  heavy: HeavyRequests,
+  { caller, response }: FastifyRequest,
+  bytes: number,
+  done: Done,
+  parsing: (answer: Done) => void,
+): void {
+  if (!heavy.isHeavy(bytes) || !response) return parsing(done);
+  const line = lineOf(caller);
+  heavy.enter({ line, response }).then(
+    (isThere) => {
+      // Nobody is left to be answered.
+      if (!isThere) return;
+      // Others come before it is checked, too.
+      parsing(async (error, value) => {
+        await heavy.letOthersPass(line);
+        done(error, value);
+      });
+    },
+    (refusal: Error) => done(refusal),
+  );
 }
 
 /** What is checked, stored and shown is walked through by functions that call themselves: deeper JSON would end their stack. */

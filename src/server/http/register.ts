@@ -66,7 +66,7 @@ export function register(app: FastifyInstance, route: AnyRoute, frame: RouteFram
   if (!upload) return addRoute(app, route, frame);
   // In a context of its own: its bodies are bytes, those of other routes are JSON.
   app.register(async (inner) => {
-    acceptUploads(inner, upload, frame.uploads);
+    acceptUploads(inner, upload, frame);
     addRoute(inner, route, frame);
   });
 }
@@ -109,10 +109,10 @@ function addRoute(app: FastifyInstance, route: AnyRoute, frame: RouteFrame): voi
         request.caller = await visitorOf(route, host, request);
       },
     }),
-    // The answer is text: the processor's part is done.
+    // The answer is text or bytes: the processor's part is done.
     onSend: (request, reply, content: unknown, done) => {
       heavy.leave(reply.raw);
-      if (request.caller && typeof content === 'string')
+      if (request.caller && (typeof content === 'string' || content instanceof Uint8Array))
         heavy.answered(lineOf(request.caller), route.action, content.length);
       done();
     },

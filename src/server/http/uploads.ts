@@ -1,6 +1,8 @@
 import type { FastifyInstance } from 'fastify';
 import { TallymanError } from '../../engine/errors.ts';
 import type { Upload } from '../../host/route.ts';
+import type { HeavyRequests } from '../access/heavy-requests.ts';
+import { inTurn } from './body.ts';
 
 /**
  * How much memory the bodies of uploads may take at once, in this process. A tenant takes no more than it leaves free for
@@ -34,11 +36,15 @@ export class UploadMemory {
   }
 }
 
-/** Keeps bodies of these types as bytes, up to the limit of the route. */
-export function acceptUploads(app: FastifyInstance, { types, maxBytes }: Upload, memory: UploadMemory): void {
+/** Keeps bodies of these types as bytes, up to the limit of the route. Large ones take turns, as other large bodies do. */
+export function acceptUploads(
+  app: FastifyInstance,
+  { types, maxBytes }: Upload,
+  { uploads: memory, heavy }: { readonly uploads: UploadMemory; readonly heavy: HeavyRequests },
+): void {
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser([...types], { parseAs: 'buffer', bodyLimit: maxBytes }, (_, bytes, done) =>
-    done(null, bytes),
+  app.addContentTypeParser([...types], { parseAs: 'buffer', bodyLimit: maxBytes }, (request, bytes, done) =>
+    inTurn(heavy, request, bytes.length, done, (answer) => answer(null, bytes)),
   );
   // After the caller is known, before the body is read.
   app.addHook('preParsing', async (request, reply, payload) => {

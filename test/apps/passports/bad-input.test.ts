@@ -165,6 +165,20 @@ test('BPC-11: batteries: a serial number twice, a wrong month, a strange status:
   expect(await test.rows(`select manufactured_on as "on" from passports.items where serial = 'A-2'`)).toEqual(
     [{ on: '2027-01' }],
   );
+  // A long list is read outside of the transaction.
+  const long = [head, ...Array.from({ length: 1000 }, (_, at) => `B-${at},2027-01,Here,`)];
+  expect(
+    await ask('POST', `${productUrl}/items`, [...long, 'B-7,2027-01,Here,'].join('\n'), csv),
+  ).toMatchObject({
+    status: 400,
+    body: { error: { details: { problems: [{ code: 'DUPLICATE_SERIAL', row: 1002 }] } } },
+  });
+  const keyed = { ...csv, 'idempotency-key': 'long' };
+  for (let n = 0; n < 2; n += 1)
+    expect(await made(ask('POST', `${productUrl}/items`, long.join('\n'), keyed))).toEqual({
+      added: 1000,
+      existing: [],
+    });
 });
 
 test('BPC-5, BPC-13: two documents that contradict each other: the snapshot is FAILED and names both; corrected, it is built again', {

@@ -1,4 +1,5 @@
 import { CompileError } from './errors.ts';
+import { atOnce, type Slices } from './rules/slices.ts';
 import type { Json } from './types.ts';
 
 /*
@@ -27,18 +28,22 @@ export interface JsonLimits {
 
 const unlimited: JsonLimits = { elements: Infinity, keys: Infinity, values: Infinity };
 
-export function parseJson(text: string, options: JsonOptions = {}): Json {
-  const reader = new Reader(text, options);
-  const value = reader.value(0);
-  reader.end();
-  return value;
-}
+/** Values that are read in one slice. */
+const valuesInASlice = 2000;
+
+export const parseJson = (text: string, options: JsonOptions = {}): Json =>
+  atOnce(parsingJson(text, options));
+
+/** The same in slices. */
+export const parsingJson = (text: string, options: JsonOptions = {}): Slices<Json> =>
+  new Reader(text, options).text();
 
 class Reader {
   readonly #text: string;
   readonly #numbersAsText: boolean;
   readonly #limits: JsonLimits;
   #values = 0;
+  #pauseAt = valuesInASlice;
   #at = 0;
 
   constructor(text: string, { numbersAsText = false, limits = unlimited }: JsonOptions) {
@@ -47,15 +52,24 @@ class Reader {
     this.#limits = limits;
   }
 
-  value(depth: number): Json {
+  *text(): Slices<Json> {
+    const value = this.#holdsOthers(0) ? yield* this.#container(0) : this.#single();
+    this.#space();
+    if (this.#at < this.#text.length) throw this.#invalid('goes on after the end of the value');
+    return value;
+  }
+
+  /** Goes to the next value, and tells whether it is an object or a list. */
+  #holdsOthers(depth: number): boolean {
     if (depth > deepest) throw this.#invalid(`is nested deeper than ${deepest} levels`);
     this.#within('values', ++this.#values);
     this.#space();
+    const first = this.#text[this.#at];
+    return first === '{' || first === '[';
+  }
+
+  #single(): Json {
     switch (this.#text[this.#at]) {
-      case '{':
-        return this.#object(depth);
-      case '[':
-        return this.#list(depth);
       case '"':
         return this.#string();
       case 't':
@@ -69,12 +83,17 @@ class Reader {
     }
   }
 
-  end(): void {
-    this.#space();
-    if (this.#at < this.#text.length) throw this.#invalid('goes on after the end of the value');
+  #container(depth: number): Slices<Json> {
+    return this.#text[this.#at] === '{' ? this.#object(depth) : this.#list(depth);
   }
 
-  #object(depth: number): Json {
+  #isPauseDue(): boolean {
+    if (this.#values < this.#pauseAt) return false;
+    this.#pauseAt = this.#values + valuesInASlice;
+    return true;
+  }
+
+  *#object(depth: number): Slices<Json> {
     this.#at++;
     // Without a prototype: a key `__proto__` is a key like any other.
     const object: Record<string, Json> = Object.create(null);
@@ -87,20 +106,24 @@ class Reader {
       this.#space();
       if (!this.#take(':')) throw this.#invalid('has no colon after a key');
       this.#within('keys', keys + 1);
-      object[key] = this.value(depth + 1);
+      const inner = depth + 1;
+      object[key] = this.#holdsOthers(inner) ? yield* this.#container(inner) : this.#single();
+      if (this.#isPauseDue()) yield;
       this.#space();
       if (this.#take('}')) return object;
       if (!this.#take(',')) throw this.#invalid('has neither a comma nor a closing brace');
     }
   }
 
-  #list(depth: number): Json {
+  *#list(depth: number): Slices<Json> {
     this.#at++;
     const list: Json[] = [];
     this.#space();
     if (this.#take(']')) return list;
     for (;;) {
-      list.push(this.value(depth + 1));
+      const inner = depth + 1;
+      list.push(this.#holdsOthers(inner) ? yield* this.#container(inner) : this.#single());
+      if (this.#isPauseDue()) yield;
       this.#within('elements', list.length);
       this.#space();
       if (this.#take(']')) return list;

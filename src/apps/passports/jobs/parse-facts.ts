@@ -2,10 +2,18 @@ import type { JobContext } from '../../../engine/jobs/context.ts';
 import { emit } from '../../../events/emit.ts';
 import { appendAudit } from '../audit/append.ts';
 import { canonicalAscii } from '../compile/canonical.ts';
-import { parseDocument } from '../compile/documents/parse.ts';
+import { parsingDocument } from '../compile/documents/parse.ts';
 import { factHash } from '../compile/facts.ts';
-import type { DocumentProblem, Fact } from '../compile/types.ts';
+import { rowsInASlice, type Slices } from '../compile/rules/slices.ts';
+import type {
+  DocumentInput,
+  DocumentLimits,
+  DocumentProblem,
+  Hash,
+  ParsedDocument,
+} from '../compile/types.ts';
 import type { Means } from '../means.ts';
+import { betweenOthers } from '../rules/between-others.ts';
 import { type DocumentVersion, documentBytes, requireDocumentVersion } from '../store/documents.ts';
 import { commitWork, type Work } from '../work.ts';
 import { requestSnapshot } from '../write/snapshots.ts';
@@ -17,10 +25,8 @@ export const parseFactsHandler = (means: Means) => (job: ParseJob, context: JobC
   withCodes(async () => {
     const document = await requireDocumentVersion(context.tenant, job.documentVersionId);
     const bytes = await documentBytes(context.tenant, job.documentVersionId);
-    const parsed = parseDocument(
-      { kind: document.kind, format: document.format, bytes },
-      means.documentLimits,
-    );
+    const { kind, format } = document;
+    const parsed = await betweenOthers(reading({ kind, format, bytes }, means.documentLimits));
     const settled = await commitWork(context, means.fresh, async (work) => {
       // Of two documents that are read at once, the later one sees that it is the last.
       await work.on.query(
@@ -28,7 +34,7 @@ export const parseFactsHandler = (means: Means) => (job: ParseJob, context: JobC
         [work.on.tenantId, document.productId],
       );
       const isNew = parsed.ok
-        ? await accept(work, document, parsed.facts)
+        ? await accept(work, document, parsed)
         : await reject(work, document, parsed.problems);
       if (isNew && job.next && parsed.ok && (await isLast(work, document.productId)))
         await requestSnapshot(work, document.productId, job.next);
@@ -37,7 +43,33 @@ export const parseFactsHandler = (means: Means) => (job: ParseJob, context: JobC
     if (settled) means.observer.documentSettled(parsed.ok ? 'validated' : 'rejected');
   });
 
-async function accept(work: Work, document: DocumentVersion, facts: readonly Fact[]): Promise<boolean> {
+/** What is written of each fact. */
+interface FactRows {
+  readonly hashes: readonly Hash[];
+  readonly payloads: readonly string[];
+}
+
+type ReadDocument = Exclude<ParsedDocument, { readonly ok: true }> | AcceptedDocument;
+type AcceptedDocument = Extract<ParsedDocument, { readonly ok: true }> & FactRows;
+
+function* reading(input: DocumentInput, limits: DocumentLimits): Slices<ReadDocument> {
+  const parsed = yield* parsingDocument(input, limits);
+  if (!parsed.ok) return parsed;
+  const hashes: Hash[] = [];
+  const payloads: string[] = [];
+  for (const [at, fact] of parsed.facts.entries()) {
+    if (at % rowsInASlice === 0) yield;
+    hashes.push(factHash(fact));
+    payloads.push(canonicalAscii(fact.payload));
+  }
+  return { ...parsed, hashes, payloads };
+}
+
+async function accept(
+  work: Work,
+  document: DocumentVersion,
+  { facts, hashes, payloads }: AcceptedDocument,
+): Promise<boolean> {
   const { on } = work;
   const { rowCount } = await on.query(
     `update passports.document_versions v set state = 'PARSED' where v.tenant_id = $1 and v.id = $2 and v.state = 'UPLOADED'`,
@@ -48,7 +80,7 @@ async function accept(work: Work, document: DocumentVersion, facts: readonly Fac
     facts.map(({ type }) => type),
     facts.map(({ key }) => key),
     facts.map(({ schemaVersion }) => schemaVersion),
-    facts.map(factHash),
+    hashes,
   ];
   // In one order, so that two documents with the same facts never wait for each other in a circle.
   await on.query(
@@ -56,7 +88,7 @@ async function accept(work: Work, document: DocumentVersion, facts: readonly Fac
      select $1, u.* from unnest($2::text[], $3::text[], $4::int[], $5::text[], $6::text[]) u (type, key, schema, hash, payload)
       order by u.type collate "C", u.key collate "C", u.schema, u.hash collate "C"
      on conflict (tenant_id, fact_type, fact_key, schema_version, payload_hash) do nothing`,
-    [on.tenantId, ...columns, facts.map(({ payload }) => canonicalAscii(payload))],
+    [on.tenantId, ...columns, payloads],
   );
   const sources = facts.flatMap(({ sources }, at) => sources.map((source) => ({ at, ...source })));
   await on.query(

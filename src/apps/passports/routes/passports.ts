@@ -5,7 +5,6 @@ import { guests, operators, producers, readers } from '../../../host/roles.ts';
 import { type AnyRoute, pageOf, route, text, timestamp } from '../../../host/route.ts';
 import type { TenantQueries } from '../../../host/timeline.ts';
 import { readerOf } from '../access.ts';
-import { parseItems } from '../compile/documents/parse.ts';
 import {
   type BatteryStatus,
   batteryStatuses,
@@ -28,6 +27,7 @@ import {
 import { appendItemEvent } from '../write/item-events.ts';
 import { addItems, addPredecessors, ceaseItem, setItemStatus } from '../write/passports.ts';
 import type { RouteTools } from './index.ts';
+import { ItemUploads } from './item-uploads.ts';
 import { badFile, byId, byProduct, formatOf, pageByUuids, tableTypes, uuid } from './shapes.ts';
 
 const shape = z.object({
@@ -129,6 +129,7 @@ export const itemEventJson = (event: ItemEvent) => ({
 });
 
 export const passportNounRoutes = ({ means, work }: RouteTools): readonly AnyRoute[] => {
+  const uploads = new ItemUploads(means.documentLimits);
   /** A change of one battery, which answers the battery. */
   const change = <B extends z.ZodType>(
     verb: string,
@@ -204,7 +205,7 @@ export const passportNounRoutes = ({ means, work }: RouteTools): readonly AnyRou
       }),
       handle: async (call) => {
         const format = formatOf(call.headers['content-type']);
-        const parsed = parseItems({ format, bytes: call.bytes }, means.documentLimits);
+        const parsed = uploads.read({ format, bytes: call.bytes });
         if (!parsed.ok) throw badFile(parsed.problems);
         return addItems(work(call), call.params.product, parsed.items);
       },

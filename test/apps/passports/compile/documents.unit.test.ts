@@ -1,4 +1,6 @@
+import { parse as parseCsv } from 'csv-parse/sync';
 import { describe, expect, test } from 'vitest';
+import { parsingItems } from '../../../../src/apps/passports/compile/documents/parse.ts';
 import {
   type DocumentKind,
   type DocumentProblem,
@@ -9,7 +11,10 @@ import {
   parseItems,
   sha256Hex,
 } from '../../../../src/apps/passports/compile/index.ts';
+import type { Slices } from '../../../../src/apps/passports/compile/rules/slices.ts';
 import { documents } from '../../../../src/apps/passports/compile/sample/index.ts';
+import { ItemUploads } from '../../../../src/apps/passports/routes/item-uploads.ts';
+import { withWorkOutside } from '../../../../src/engine/outside-transaction.ts';
 import { bytesOf, textOf } from './support.ts';
 
 const sampleText = (name: string): string =>
@@ -244,6 +249,97 @@ describe('BPC-2: what is wrong is said with row and column', () => {
     const text = 'topic,statement,reference\nreport,all good,javascript:alert(1)\n';
     expect(problems('due_diligence', text)).toMatchObject([
       { code: 'INVALID_VALUE', row: 2, column: 'reference' },
+    ]);
+  });
+});
+
+/** What a generator answers, and how often it gave way. */
+function sliced<T>(slices: Slices<T>): { readonly result: T; readonly pauses: number } {
+  for (let pauses = 0; ; pauses += 1) {
+    const { done, value } = slices.next();
+    if (done) return { result: value, pauses };
+  }
+}
+
+describe('SEC-5: documents are read in slices', () => {
+  const count = 5_000;
+  const cells = (at: number) => [`A-${at}`, '2027-01', `Hall ${at}, "${'x'.repeat(20)}"\nGate 2`, 'original'];
+
+  test('SEC-5: a long list gives way all the time, as CSV and as JSON', () => {
+    const plain = Array.from({ length: count }, (_, at) => cells(at).map((cell) => cell.replace('\n', ' ')));
+    const names = ['serial', 'manufactured_on', 'manufactured_at', 'status'];
+    const quoted = (cell: string) => `"${cell.replaceAll('"', '""')}"`;
+    const texts = {
+      csv: [names, ...plain].map((row) => row.map(quoted).join(',')).join('\n'),
+      json: JSON.stringify(plain.map((row) => Object.fromEntries(row.map((cell, at) => [names[at], cell])))),
+    };
+    for (const format of ['csv', 'json'] as const) {
+      const { result, pauses } = sliced(parsingItems({ format, bytes: bytesOf(texts[format]) }));
+      expect(result.ok && result.items.length).toBe(count);
+      expect(pauses).toBeGreaterThan(count / 500);
+    }
+  });
+
+  test('SEC-5: a request reads a long list while it has no transaction, and a short one at once', async () => {
+    const uploads = new ItemUploads(documentLimits);
+    const attempts = async (rows: number): Promise<number> => {
+      const lines = Array.from({ length: rows }, (_, at) => `A-${at},2027-01,Here,`);
+      const bytes = bytesOf(['serial,manufactured_on,manufactured_at,status', ...lines].join('\n'));
+      let begun = 0;
+      const read = await withWorkOutside(async () => {
+        begun += 1;
+        return uploads.read({ format: 'csv', bytes });
+      });
+      expect(read).toEqual(parseItems({ format: 'csv', bytes }));
+      return begun;
+    };
+    expect([await attempts(10), await attempts(2000)]).toEqual([1, 2]);
+  });
+
+  test.each(['\n', '\r\n', '\r'])(
+    'BPC-2, SEC-5: rows have the numbers of the file across slices, lines end with %j',
+    (end) => {
+      // Longer than several slices, with quoted line ends, empty lines, and quotes at all places.
+      const lines = Array.from({ length: 3000 }, (_, at) => {
+        const quotes = '""'.repeat(at % 5);
+        const gap = at % 97 === 0 ? end : '';
+        return `report ${at},"${quotes}a, b${at % 3 === 0 ? end : ' '}${'x'.repeat(40)}${quotes}"${gap}`;
+      });
+      const text = ['topic,statement', ...lines].join(end);
+      const rows: number[] = [];
+      // As one parse of the whole file counts.
+      parseCsv(text, {
+        skip_empty_lines: true,
+        on_record: (_, { lines: row }) => {
+          rows.push(row);
+          return null;
+        },
+      });
+      const broken = `${text}${end}last,"x"y${end}`;
+      const read = facts('due_diligence', text.replaceAll(`b${end}`, 'b  '));
+      expect(read).toHaveLength(3000);
+      const found = problems('due_diligence', text);
+      // Line ends in a text are refused: with the row of each.
+      const wrong = rows.slice(1).filter((_, at) => at % 3 === 0);
+      expect(found.map(({ row }) => row)).toEqual(wrong.slice(0, documentLimits.maxProblems));
+      expect(problems('due_diligence', broken)).toMatchObject([
+        {
+          code: 'NOT_READABLE',
+          row: (rows.at(-1) ?? 0) + 1,
+          message: expect.stringContaining(`at line ${(rows.at(-1) ?? 0) + 1} `),
+        },
+      ]);
+    },
+  );
+
+  test('BPC-2, SEC-5: a row of nothing but commas ends the file, and a wrong byte behind millions of lines is found', () => {
+    const [row] = [','.repeat(1_000_000)];
+    expect(problems('due_diligence', `topic,statement\n${row}\n`).at(-1)).toMatchObject({
+      code: 'NOT_READABLE',
+    });
+    const bytes = Buffer.concat([bytesOf(`topic,statement${'\n'.repeat(1_000_000)}a,`), Buffer.of(0xe4)]);
+    expect(problems('due_diligence', bytes)).toMatchObject([
+      { code: 'WRONG_ENCODING', row: 1_000_001, column: 'statement' },
     ]);
   });
 });

@@ -1,5 +1,6 @@
 import { itemProblems } from '../compile-input.ts';
 import { sha256Hex } from '../hash.ts';
+import { atOnce, rowsInASlice, type Slices } from '../rules/slices.ts';
 import {
   type BatteryStatus,
   batteryStatuses,
@@ -14,7 +15,7 @@ import {
 import { Cells } from './cells.ts';
 import { kinds } from './kinds.ts';
 import { Problems } from './problems.ts';
-import { readTable } from './table.ts';
+import { readingTable } from './table.ts';
 
 export const documentLimits: DocumentLimits = {
   maxBytes: 20 * 1024 * 1024,
@@ -23,19 +24,27 @@ export const documentLimits: DocumentLimits = {
 };
 
 /** All facts of a document, or all that is wrong with it (BPC-2, BPC-3). */
-export function parseDocument(
+export const parseDocument = (
+  input: DocumentInput,
+  limits: DocumentLimits = documentLimits,
+): ParsedDocument => atOnce(parsingDocument(input, limits));
+
+/** The same in slices. */
+export function* parsingDocument(
   { kind, format, bytes }: DocumentInput,
   limits: DocumentLimits = documentLimits,
-): ParsedDocument {
+): Slices<ParsedDocument> {
   const hash = sha256Hex(bytes);
   const problems = new Problems(limits.maxProblems);
   const { columns, valueColumn, keyColumn, fact, whole } = kinds[kind];
   const rowOfKey = new Map<string, number>();
-  const facts = readTable({ format, bytes }, columns, limits, problems).flatMap((row): readonly Fact[] => {
-    if (problems.full) return [];
+  const facts: Fact[] = [];
+  for (const [at, row] of (yield* readingTable({ format, bytes }, columns, limits, problems)).entries()) {
+    if (problems.full) break;
+    if (at % rowsInASlice === 0) yield;
     const cells = new Cells(row, problems);
     const read = fact(cells);
-    if (!read) return [];
+    if (!read) continue;
     const first = rowOfKey.get(read.key);
     if (first !== undefined)
       cells.wrong(
@@ -44,8 +53,8 @@ export function parseDocument(
         `"${read.key}" is in row ${first} already; one row says it all`,
       );
     rowOfKey.set(read.key, first ?? row.row);
-    return [{ ...read, sources: [{ document: hash, row: row.row, column: valueColumn }] }];
-  });
+    facts.push({ ...read, sources: [{ document: hash, row: row.row, column: valueColumn }] });
+  }
   if (problems.none) whole?.(facts, problems);
   return problems.none ? { ok: true, hash, facts } : { ok: false, hash, problems: problems.all };
 }
@@ -57,22 +66,33 @@ const itemColumns = [
   { name: 'status', optional: true },
 ];
 
+export interface ItemsInput {
+  readonly format: DocumentFormat;
+  readonly bytes: Uint8Array;
+}
+
 /** A list of batteries: serial number, month and place of manufacture, status (`original` if there is none). */
-export function parseItems(
-  input: { readonly format: DocumentFormat; readonly bytes: Uint8Array },
+export const parseItems = (input: ItemsInput, limits: DocumentLimits = documentLimits): ParsedItems =>
+  atOnce(parsingItems(input, limits));
+
+/** The same in slices. */
+export function* parsingItems(
+  input: ItemsInput,
   limits: DocumentLimits = documentLimits,
-): ParsedItems {
+): Slices<ParsedItems> {
   const hash = sha256Hex(input.bytes);
   const problems = new Problems(limits.maxProblems);
   const rowOfSerial = new Map<string, number>();
-  const items = readTable(input, itemColumns, limits, problems).flatMap((row): readonly Item[] => {
-    if (problems.full) return [];
+  const items: Item[] = [];
+  for (const [at, row] of (yield* readingTable(input, itemColumns, limits, problems)).entries()) {
+    if (problems.full) break;
+    if (at % rowsInASlice === 0) yield;
     const cells = new Cells(row, problems);
     const [serial, manufacturedOn] = [cells.text('serial'), cells.text('manufactured_on')];
     const manufacturedAt = cells.text('manufactured_at');
     const status = cells.optional('status') === '' ? 'original' : cells.oneOf('status', batteryStatuses);
-    if (serial === undefined || manufacturedOn === undefined) return [];
-    if (manufacturedAt === undefined || status === undefined) return [];
+    if (serial === undefined || manufacturedOn === undefined) continue;
+    if (manufacturedAt === undefined || status === undefined) continue;
     const item = { serial, manufacturedOn, manufacturedAt, status: status as BatteryStatus };
     for (const problem of itemProblems(item))
       cells.wrong(
@@ -84,7 +104,7 @@ export function parseItems(
     if (first !== undefined)
       cells.wrong('serial', 'DUPLICATE_SERIAL', `the serial number ${serial} is in row ${first} already`);
     rowOfSerial.set(serial, first ?? row.row);
-    return [item];
-  });
+    items.push(item);
+  }
   return problems.none ? { ok: true, hash, items } : { ok: false, hash, problems: problems.all };
 }

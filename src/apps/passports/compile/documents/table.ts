@@ -1,7 +1,8 @@
-import { CsvError, parse } from 'csv-parse/browser/esm/sync';
 import { CompileError } from '../errors.ts';
-import { parseJson } from '../json.ts';
+import { parsingJson } from '../json.ts';
+import { rowsInASlice, type Slices } from '../rules/slices.ts';
 import type { DocumentFormat, DocumentLimits, Json } from '../types.ts';
+import { readingCsv } from './csv.ts';
 import type { Problems } from './problems.ts';
 
 /*
@@ -24,21 +25,18 @@ interface Raw {
   readonly rows: Iterable<{ readonly row: number; readonly values: readonly string[] }>;
 }
 
-/** A record longer than this means that a closing quote is missing. */
-const longestRecord = 64 * 1024;
-
 /** Far more than any kind of document has. Each row costs time and memory for each column, so the columns are counted first. */
 const mostColumns = 200;
 
 /** Values of a JSON document for each row that is allowed: its cells, and the elements of lists in them. */
 const mostValuesPerRow = 40;
 
-export function readTable(
+export function* readingTable(
   { format, bytes }: { readonly format: DocumentFormat; readonly bytes: Uint8Array },
   columns: readonly Column[],
   limits: DocumentLimits,
   problems: Problems,
-): readonly TableRow[] {
+): Slices<readonly TableRow[]> {
   if (bytes.length > limits.maxBytes) {
     problems.add(
       'TOO_LARGE',
@@ -50,10 +48,10 @@ export function readTable(
   }
   const text = decode(bytes, problems);
   if (text === undefined) return [];
-  const raw =
-    format === 'csv'
-      ? readCsv(withoutMark(bytes), text, columns, limits, problems)
-      : readJson(text, columns, limits, problems);
+  yield;
+  const raw = yield* format === 'csv'
+    ? readingCsvRows(withoutMark(bytes), text, columns, limits, problems)
+    : readingJson(text, columns, limits, problems);
   if (!raw) return [];
   const rows: TableRow[] = [];
   for (const { row, values } of raw.rows) {
@@ -62,6 +60,7 @@ export function readTable(
       problems.add('TOO_MANY_ROWS', row, null, `the file has more than ${limits.maxRows} rows; split it`);
       break;
     }
+    if (rows.length % rowsInASlice === 0) yield;
     rows.push({ row, cells: new Map(raw.columns.map((name, at) => [name, (values[at] ?? '').trim()])) });
   }
   if (rows.length === 0 && problems.none) problems.add('EMPTY', null, null, 'the file has no rows');
@@ -93,24 +92,50 @@ function firstWrongByte(bytes: Uint8Array): {
   readonly column: string | null;
   readonly character: string;
 } {
-  const strict = new TextDecoder('utf-8', { fatal: true });
-  let header: string | undefined;
-  for (let start = 0, row = 1; start < bytes.length; row++) {
-    const newline = bytes.indexOf(0x0a, start);
-    const line = bytes.subarray(start, newline === -1 ? bytes.length : newline);
-    try {
-      header ??= strict.decode(line);
-    } catch {}
+  const from = startOfWrongBlock(bytes);
+  let row = 1;
+  for (let at = bytes.indexOf(0x0a); at !== -1 && at < from; at = bytes.indexOf(0x0a, at + 1)) row += 1;
+  for (let start = from; start < bytes.length; row++) {
+    const line = lineAt(bytes, start);
     const wrong = wrongByte(line);
     if (wrong !== undefined) {
-      const before = new TextDecoder().decode(line.subarray(0, wrong));
-      const names = (header ?? '').split(/[,;]/);
-      const column = names[before.split(/[,;]/).length - 1]?.trim() || null;
+      const column = columnAt(lineAt(bytes, 0), line.subarray(0, wrong));
       return { row, column, character: `0x${(line[wrong] ?? 0).toString(16)}` };
     }
     start += line.length + 1;
   }
   return { row: 1, column: null, character: '?' };
+}
+
+/** The start of a line from which on the wrong byte is near: to decode each line of a large file by itself would take a minute. */
+function startOfWrongBlock(bytes: Uint8Array): number {
+  const blockBytes = 64 * 1024;
+  const strict = new TextDecoder('utf-8', { fatal: true });
+  let at = 0;
+  try {
+    for (; at < bytes.length; at += blockBytes)
+      strict.decode(bytes.subarray(at, at + blockBytes), { stream: true });
+  } catch {}
+  // A character can begin up to three bytes before the block in which it turns out to be none.
+  return at < 4 ? 0 : bytes.lastIndexOf(0x0a, Math.min(at, bytes.length) - 4) + 1;
+}
+
+const lineAt = (bytes: Uint8Array, start: number): Uint8Array => {
+  const newline = bytes.indexOf(0x0a, start);
+  return bytes.subarray(start, newline === -1 ? bytes.length : newline);
+};
+
+/** The name in the first line that has as many separators before it. */
+function columnAt(header: Uint8Array, before: Uint8Array): string | null {
+  let at = 0;
+  for (const byte of before) if (byte === 0x2c || byte === 0x3b) at += 1;
+  if (at >= mostColumns) return null;
+  try {
+    const names = new TextDecoder('utf-8', { fatal: true }).decode(header).split(/[,;]/, at + 1);
+    return names[at]?.trim() || null;
+  } catch {
+    return null;
+  }
 }
 
 /** Where a line stops being UTF-8: the lenient decoder puts U+FFFD there. */
@@ -125,82 +150,57 @@ function wrongByte(line: Uint8Array): number | undefined {
 const withoutMark = (bytes: Uint8Array): Uint8Array =>
   bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
 
-/** Stops the parser: what is wrong with more rows would not be told. */
-const enough = new Error('there are problems enough');
-
-/**
- * The columns are checked before any row is read. The parser gets bytes: it would make a list of numbers of a text, which takes
- * eight times the memory.
- */
-function readCsv(
+/** The columns are checked before any row is read. A row is kept as it is read, cut to its columns. */
+function* readingCsvRows(
   bytes: Uint8Array,
   text: string,
   wanted: readonly Column[],
   { maxRows }: DocumentLimits,
   problems: Problems,
-): Raw | undefined {
+): Slices<Raw | undefined> {
   const [first = ''] = text.split('\n', 1);
-  const options = {
-    delimiter: first.includes(';') && !first.includes(',') ? ';' : ',',
-    relax_column_count: true,
-    skip_empty_lines: true,
-    max_record_size: longestRecord,
-  } as const;
-  try {
-    const [header] = parse(bytes, { ...options, to: 1 }) as readonly string[][];
-    if (!header) {
-      problems.add('EMPTY', null, null, 'the file is empty: its first line names the columns');
-      return undefined;
-    }
-    const columns = header.map((name) => name.trim());
-    if (!checkColumns(columns, wanted, problems)) return undefined;
-    const rows: { readonly row: number; readonly values: readonly string[] }[] = [];
-    let isHeader = true;
-    parse(bytes, {
-      ...options,
-      // The header, and one more than is allowed: enough to know.
-      to: maxRows + 2,
-      // A row is kept as it is read, cut to its columns: 20 MiB of commas would be a gigabyte of empty cells.
-      on_record: (record: string[], { lines }: { readonly lines: number }) => {
-        if (isHeader) {
-          isHeader = false;
-          return null;
-        }
-        if (problems.full) throw enough;
-        if (record.length !== columns.length)
+  const delimiter = first.includes(';') && !first.includes(',') ? ';' : ',';
+  const rows: { readonly row: number; readonly values: readonly string[] }[] = [];
+  let columns: readonly string[] = [];
+  const isRead = yield* readingCsv(
+    bytes,
+    delimiter,
+    // The header, and one more than is allowed: enough to know.
+    maxRows + 2,
+    {
+      header: (fields) => {
+        if (!fields) problems.add('EMPTY', null, null, 'the file is empty: its first line names the columns');
+        columns = fields?.map((name) => name.trim()) ?? [];
+        return fields !== undefined && checkColumns(columns, wanted, problems);
+      },
+      record: ({ line, fields }) => {
+        // What is wrong with more rows would not be told.
+        if (problems.full) return false;
+        if (fields.length !== columns.length)
           problems.add(
             'INVALID_VALUE',
-            lines,
+            line,
             null,
-            `the row has ${record.length} fields, and the first line names ${columns.length} columns`,
+            `the row has ${fields.length} fields, and the first line names ${columns.length} columns`,
           );
-        rows.push({ row: lines, values: record.slice(0, columns.length) });
-        return null;
+        rows.push({ row: line, values: fields.slice(0, columns.length) });
+        return true;
       },
-    });
-    return { columns, rows };
-  } catch (error) {
-    if (error === enough) return undefined;
-    if (!(error instanceof CsvError)) throw error;
-    problems.add(
-      'NOT_READABLE',
-      Number(error.lines ?? 1) || 1,
-      null,
-      `cannot be read as CSV: ${error.message}`,
-    );
-    return undefined;
-  }
+    },
+    problems,
+  );
+  return isRead ? { columns, rows } : undefined;
 }
 
 /** A list of objects with the columns as keys, or an object `{ "rows": [...] }`. Numbers keep their digits. */
-function readJson(
+function* readingJson(
   text: string,
   wanted: readonly Column[],
   { maxRows }: DocumentLimits,
   problems: Problems,
-): Raw | undefined {
+): Slices<Raw | undefined> {
   try {
-    const parsed = parseJson(text.replace(/^\ufeff/, ''), {
+    const parsed = yield* parsingJson(text.replace(/^\ufeff/, ''), {
       numbersAsText: true,
       limits: { elements: maxRows + 1, keys: mostColumns, values: (maxRows + 1) * mostValuesPerRow },
     });
@@ -214,7 +214,7 @@ function readJson(
       );
       return undefined;
     }
-    return jsonRows(list as readonly Json[], wanted, problems);
+    return yield* readingEntries(list as readonly Json[], wanted, problems);
   } catch (error) {
     if (!(error instanceof CompileError)) throw error;
     const { limit } = error.details;
@@ -238,14 +238,21 @@ function readJson(
 }
 
 /** The keys of all entries are checked before a row is made of any. */
-function jsonRows(list: readonly Json[], wanted: readonly Column[], problems: Problems): Raw | undefined {
+function* readingEntries(
+  list: readonly Json[],
+  wanted: readonly Column[],
+  problems: Problems,
+): Slices<Raw | undefined> {
   for (const [at, each] of list.entries()) {
     if (problems.full) break;
     if (!isObject(each)) problems.add('INVALID_VALUE', at + 1, null, 'the entry is no object');
   }
-  const columns = keysOf(list);
+  yield;
+  const columns = yield* collectingKeys(list);
   if (!checkColumns(columns, wanted, problems)) return undefined;
-  const rows = list.map((each, at) => {
+  const rows: { readonly row: number; readonly values: readonly string[] }[] = [];
+  for (const [at, each] of list.entries()) {
+    if (at % rowsInASlice === 0) yield;
     const row = at + 1;
     const values = columns.map((name) => {
       const value = isObject(each) ? each[name] : undefined;
@@ -261,15 +268,16 @@ function jsonRows(list: readonly Json[], wanted: readonly Column[], problems: Pr
       );
       return '';
     });
-    return { row, values };
-  });
+    rows.push({ row, values });
+  }
   return problems.none ? { columns, rows } : undefined;
 }
 
 /** Stops as soon as there are too many. */
-function keysOf(list: readonly Json[]): readonly string[] {
+function* collectingKeys(list: readonly Json[]): Slices<readonly string[]> {
   const found = new Set<string>();
-  for (const each of list) {
+  for (const [at, each] of list.entries()) {
+    if (at % rowsInASlice === 0) yield;
     if (!isObject(each)) continue;
     for (const name in each) {
       found.add(name);

@@ -4,6 +4,9 @@
  */
 export type Slices<T> = Generator<void, T>;
 
+/** Rows of a document in one part. */
+export const rowsInASlice = 500;
+
 export function atOnce<T>(slices: Slices<T>): T {
   for (;;) {
     const { done, value } = slices.next();
