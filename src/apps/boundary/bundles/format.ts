@@ -75,12 +75,14 @@ export const signManifest = (
 export type KeyOf = (zone: string, keyId: string) => KeyObject | undefined;
 
 /** Facts are signed by the zone that sends them, receipts by the zone that received. */
-export function isManifestGenuine(manifest: BundleManifest, keyOf: KeyOf): boolean {
-  const key = keyOf(manifest.kind === 'facts' ? manifest.from : manifest.to, manifest.keyId);
+export const signerOf = ({ kind, from, to }: Pick<BundleManifest, 'kind' | 'from' | 'to'>): string =>
+  kind === 'facts' ? from : to;
+
+export function isManifestGenuine(manifest: BundleManifest, key: KeyObject): boolean {
   const signature = Buffer.from(manifest.signature, 'base64');
   // The last digit of base64 has bits that mean nothing: there is one way to write a bundle.
   const isExact = signature.toString('base64') === manifest.signature;
-  return key !== undefined && isExact && verify(null, Buffer.from(manifestText(manifest)), key, signature);
+  return isExact && verify(null, Buffer.from(manifestText(manifest)), key, signature);
 }
 
 /** Sixteen digits: names sort as the offsets do, and hold every offset that there can be. */
@@ -106,6 +108,15 @@ export const sizes = {
 
 export const linesOf = (items: readonly unknown[]): Buffer =>
   Buffer.from(items.map((item) => `${JSON.stringify(item)}\n`).join(''));
+
+/** The file may be sound: it is this node that lacks the key. */
+export const unknownKey = (signer: string, keyId: string): BoundaryError =>
+  new BoundaryError(
+    'FAILED_PRECONDITION',
+    'unknown_key',
+    `the bundle is not signed by a key that is known here: zone "${signer}" signed it with the key "${keyId}". Nothing was taken. If ` +
+      `that is the key of zone "${signer}", add its public half to boundary.peers.${signer}.receiptKeys and restart this node.`,
+  );
 
 /** What is wrong with a bundle, and where. */
 export class BadBundle extends BoundaryError {

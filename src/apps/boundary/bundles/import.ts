@@ -3,7 +3,7 @@
  * second one takes chunk after chunk as the hand-off does: objects first, then facts, frontier, quarantine and receipt in one
  * transaction. A process that dies leaves whole chunks; importing again goes on behind them.
  */
-import { type Frontier, streamName } from '../domain/delivery.ts';
+import { type Frontier, requireEpoch, streamName, wayBack } from '../domain/delivery.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import type { ObjectReference } from '../domain/object-reference.ts';
 import type { Receipt, SignedReceipt } from '../domain/receipt.ts';
@@ -24,6 +24,8 @@ export interface ImportOptions {
   readonly keyOf: KeyOf;
   readonly sign: (receipt: Receipt) => SignedReceipt;
   readonly limits?: ReceiveLimits;
+  /** Ends it between two chunks. What was taken is sound; importing again goes on behind it. */
+  readonly signal?: AbortSignal;
   /** Hears of each chunk that is durable here. */
   readonly onProgress?: (frontier: Frontier) => void;
 }
@@ -66,6 +68,7 @@ export async function importBundle(options: ImportOptions, path: string): Promis
         requireSame(ends[n], chunk);
         n += 1;
         if (isNew(chunk)) {
+          options.signal?.throwIfAborted();
           quarantined += await takeFacts(options, stream, chunk, { sizes, frontier });
           frontier = await store.frontier(stream);
           if (frontier) options.onProgress?.(frontier);
@@ -85,7 +88,10 @@ interface Verified {
   readonly ends: readonly Frontier[];
 }
 
-async function verify({ store, zone, tenantId, keyOf }: ImportOptions, path: string): Promise<Verified> {
+async function verify(
+  { store, zone, tenantId, keyOf, signal }: ImportOptions,
+  path: string,
+): Promise<Verified> {
   const ends: Frontier[] = [];
   let stream: StreamId | undefined;
   let frontier: Frontier | undefined;
@@ -101,6 +107,7 @@ async function verify({ store, zone, tenantId, keyOf }: ImportOptions, path: str
         if (frontier?.offset === header.firstOffset - 1) chainThere = header.chainBefore;
       },
       chunk: async ({ delivery, end }) => {
+        signal?.throwIfAborted();
         ends.push(end);
         const at = delivery.entries.find(({ offset }) => offset === frontier?.offset);
         if (at) chainThere = at.chain;
@@ -132,20 +139,14 @@ function requireFits(
   { epoch, firstOffset }: BundleManifest,
   chainThere: string | undefined,
 ): void {
-  if (epoch !== frontier.epoch)
-    throw new BoundaryError(
-      'FAILED_PRECONDITION',
-      'epoch_mismatch',
-      `${streamName(stream)} is known here in epoch ${frontier.epoch}, and the bundle is of epoch ${epoch}: its source was restored or ` +
-        `replaced. Compare both sides, then accept the new epoch after offset ${frontier.offset}. Nothing was taken.`,
-    );
+  requireEpoch(frontier, epoch, stream);
   if (firstOffset > frontier.offset + 1) throw gap(stream, frontier.offset, firstOffset);
   if (chainThere !== undefined && chainThere !== frontier.chain)
     throw new BoundaryError(
       'FAILED_PRECONDITION',
       'chain_mismatch',
       `${streamName(stream)}: the bundle has other facts up to offset ${frontier.offset} than were received: facts were changed, or ` +
-        'the source was restored from a backup. Nothing was taken; compare both sides.',
+        `the source was restored from a backup. Nothing was taken; compare both sides. After a restore: ${wayBack(frontier, stream)}`,
     );
 }
 

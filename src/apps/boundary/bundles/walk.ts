@@ -13,6 +13,7 @@ import {
   type Frontier,
   passDropped,
 } from '../domain/delivery.ts';
+import { BoundaryError } from '../domain/errors.ts';
 import type { ObjectReference } from '../domain/object-reference.ts';
 import { BundleFile } from './file.ts';
 import {
@@ -24,7 +25,9 @@ import {
   isManifestGenuine,
   type KeyOf,
   names,
+  signerOf,
   sizes,
+  unknownKey,
 } from './format.ts';
 
 /** Facts that lie together, with what they follow. */
@@ -84,7 +87,7 @@ export async function peekBundle(path: string): Promise<BundleHeader> {
   }
 }
 
-/** Throws `BadBundle` with the place if anything is not as it was written. */
+/** Throws `BadBundle` with the place if anything is not as it was written, and `unknownKey` if that cannot be known. */
 export async function walkBundle(
   path: string,
   { kind, keyOf }: { readonly kind: BundleKind; readonly keyOf: KeyOf },
@@ -177,7 +180,9 @@ async function readManifest(
 ): Promise<BundleManifest> {
   const { digestBefore } = file;
   const manifest = parsed(manifestSchema, await file.whole(sizes.mostOfJson), names.manifest);
-  if (!isManifestGenuine(manifest, keyOf))
+  const signer = signerOf(manifest);
+  const key = keyOf(signer, manifest.keyId);
+  if (key && !isManifestGenuine(manifest, key))
     throw new BadBundle(
       names.manifest,
       `it is not signed by the key "${manifest.keyId}" that is known here for the zone that wrote it, or was changed`,
@@ -192,6 +197,8 @@ async function readManifest(
     );
   if (manifest.sha256 !== digestBefore)
     throw new BadBundle(names.manifest, 'the bytes before it are not those that were signed');
+  // Last: without the key, what was checked so far tells a damaged file from one that only waits for the key.
+  if (!key) throw unknownKey(signer, manifest.keyId);
   return manifest;
 }
 
@@ -225,6 +232,8 @@ function chunkOf(bytes: Buffer, name: string, reached: Frontier, header: BundleH
     const end = { epoch: header.epoch, offset: last.offset, chain: last.chain };
     return { delivery, first: reached.offset + 1, end, objects };
   } catch (error) {
+    // The file is sound: this node is too old for it.
+    if (error instanceof BoundaryError && error.reason === 'unknown_version') throw error;
     throw new BadBundle(name, messageOf(error), error);
   }
 }

@@ -116,16 +116,19 @@ export function checkDelivery(frontier: Frontier, delivery: Delivery, zones: Zon
   });
 }
 
-function requireEpoch(frontier: Frontier, epoch: string, zones: ZonePair): void {
-  const stream = streamName(zones);
+export function requireEpoch(frontier: Frontier, epoch: string, zones: ZonePair): void {
   if (epoch !== frontier.epoch)
     throw refused(
       'epoch_mismatch',
-      `${stream} is known here in epoch ${frontier.epoch}, and epoch ${epoch} was delivered: its source was restored or replaced. ` +
-        `Nothing was taken. In zone "${zones.from}" run: tallyman zones new-epoch ${zones.to} --after ${frontier.offset}; ` +
-        `in zone "${zones.to}" then run the command that it prints (tallyman zones accept-epoch).`,
+      `${streamName(zones)} is known here in epoch ${frontier.epoch}, and epoch ${epoch} was delivered: its source was restored or replaced. ` +
+        `Nothing was taken. ${wayBack(frontier, zones)}`,
     );
 }
+
+/** The commands that bring a stream back whose source was restored. */
+export const wayBack = ({ offset }: Pick<Frontier, 'offset'>, { from, to }: ZonePair): string =>
+  `In zone "${from}" run: tallyman zones new-epoch ${to} --after ${offset}; ` +
+  `in zone "${to}" then run the command that it prints (tallyman zones accept-epoch).`;
 
 const gapBefore = (stream: string, reached: number, first: number): BoundaryError =>
   refused(

@@ -7,9 +7,9 @@ import { signReceipt } from '../domain/receipt.ts';
 import type { CarrierOptions } from '../handoff/carrier.ts';
 import type { NodeParts } from '../node.ts';
 import type { BoundaryNode } from '../rpc/service.ts';
-import { badFile, keyFinder, type PeerSettings } from '../settings.ts';
+import { badFile, keyFinder, type PeerSettings, type Settings } from '../settings.ts';
 import type { StreamId } from '../store/store.ts';
-import { importInbox, type Missing } from './inbox.ts';
+import { type InboxReport, importInbox, type Missing } from './inbox.ts';
 import { type OutboxOptions, oneWay } from './outbox.ts';
 
 /** One process at a time carries, under the stream's lock: the name tells this node from others, not processes apart. */
@@ -41,11 +41,15 @@ export const toOutbox = (
   { outbox, resend }: PeerSettings & { readonly outbox: string },
 ): CarrierOptions['carry'] => oneWay({ ...outboxOptions(node, stream, outbox), ...(resend && { resend }) });
 
-/** Fails while files are missing, so that the hand-off says so until they have come. */
+export interface InboxParts extends Pick<NodeParts, 'store' | 'objects'> {
+  readonly settings: Pick<Settings, 'zone' | 'peers'>;
+}
+
+/** Fails while files are missing, or there are some that cannot be taken, so that the hand-off says so until that is over. */
 export const fromInbox =
   (
-    { settings, store, objects }: NodeParts,
-    { receiptKey, logger }: BoundaryNode,
+    { settings, store, objects }: InboxParts,
+    { receiptKey, logger }: Pick<BoundaryNode, 'receiptKey' | 'logger'>,
     { tenantId, from, to }: StreamId,
     folder: string,
   ): CarrierOptions['carry'] =>
@@ -57,18 +61,36 @@ export const fromInbox =
     });
     for (const { file, why } of report.refused)
       logger.warn({ from, to, file, why }, 'a file of another zone was refused, and moved to refused/');
-    const [missing] = report.missing;
-    if (missing) throw filesMissing(missing, report.waiting.length);
     const taken = report.imported.reduce((sum, each) => sum + each.taken, 0);
     if (taken > 0) logger.info({ from, to, facts: taken }, 'facts were taken from files of another zone');
-    else await pause(Math.min(waitMs, lookMs), signal);
+    const trouble = troubleOf(report);
+    if (trouble !== undefined) throw trouble;
+    if (taken === 0) await pause(Math.min(waitMs, lookMs), signal);
     return taken;
   };
 
-const filesMissing = ({ from, to, fromOffset, toOffset }: Missing, waiting: number): BoundaryError =>
-  new BoundaryError(
-    'FAILED_PRECONDITION',
-    'files_missing',
-    `the file with offsets ${fromOffset} to ${toOffset} has not come, and ${waiting} that follow wait for it. In zone "${from}" run: ` +
-      `tallyman facts send-again ${fromOffset} ${toOffset} --to ${to}`,
-  );
+function troubleOf({ failed, held, missing, waiting }: InboxReport): unknown {
+  if (failed !== undefined) return failed;
+  const [first] = held;
+  const [gap] = missing;
+  const troubles = [
+    ...(first ? [fileHeld(first, held.length - 1)] : []),
+    ...(gap ? [filesMissing(gap, waiting.length)] : []),
+  ];
+  if (troubles.length === 0) return undefined;
+  const reason = first?.error.reason ?? 'files_missing';
+  return new BoundaryError('FAILED_PRECONDITION', reason, troubles.join(' '), { cause: first?.error });
+}
+
+function fileHeld({ file, error }: InboxReport['held'][number], others: number): string {
+  const which = others === 0 ? `${file} stays` : `${file} and ${others} more stay`;
+  const leftOver =
+    error.reason === 'epoch_mismatch'
+      ? ' Where both zones have gone on in the epoch that is known here, the file is left over from before: remove it.'
+      : '';
+  return `${which} in the inbox: ${error.message}${leftOver}`;
+}
+
+const filesMissing = ({ from, to, fromOffset, toOffset }: Missing, waiting: number): string =>
+  `the file with offsets ${fromOffset} to ${toOffset} has not come, and ${waiting} that follow wait for it. In zone "${from}" run: ` +
+  `tallyman facts send-again ${fromOffset} ${toOffset} --to ${to}`;

@@ -8,7 +8,7 @@ import { messageOf } from '../../../engine/errors.ts';
 import { BadBundle, type BundleHeader } from '../bundles/format.ts';
 import { type ImportOptions, importBundle } from '../bundles/import.ts';
 import { peekBundle } from '../bundles/walk.ts';
-import { BoundaryError } from '../domain/errors.ts';
+import { type BoundaryCode, BoundaryError } from '../domain/errors.ts';
 import { isAbsent } from '../objects/files.ts';
 
 export interface InboxOptions extends ImportOptions {
@@ -30,6 +30,10 @@ export interface InboxReport {
   readonly missing: readonly Missing[];
   /** They end too early, as files do that are still being written, and stay in the folder. */
   readonly incomplete: readonly string[];
+  /** They are sound as far as is known, and cannot be taken as things are: they stay in the folder. */
+  readonly held: readonly { readonly file: string; readonly error: BoundaryError }[];
+  /** Why the look has ended early, for a cause that no file has: storage, database or disk of this node. */
+  readonly failed: unknown;
   /** Moved to `refused/`, each with a text that says why. */
   readonly refused: readonly { readonly file: string; readonly why: string }[];
 }
@@ -37,34 +41,46 @@ export interface InboxReport {
 const done = 'done';
 const refusedFolder = 'refused';
 
-/** Takes what there is, in the order of the offsets. Files that were taken are moved to `done/`. */
+/**
+ * Takes what there is, in the order of the offsets. Files that were taken are moved to `done/`. Only a file that is wrong in itself is
+ * put aside: the sender counts its facts as sent, so that any other stays until it can be taken.
+ */
 export async function importInbox(options: InboxOptions): Promise<InboxReport> {
   const { folder } = options;
   const imported: { file: string; taken: number }[] = [];
   const waiting: string[] = [];
   const incomplete: string[] = [];
+  const held: { file: string; error: BoundaryError }[] = [];
   const refused: { file: string; why: string }[] = [];
+  let failed: unknown;
   const missing = new Map<string, Missing>();
   await Promise.all([done, refusedFolder].map((name) => mkdir(join(folder, name), { recursive: true })));
-  const refuse = async (file: string, error: unknown): Promise<void> => {
+  const leave = async (file: string, error: BoundaryError): Promise<void> => {
     if (error instanceof BadBundle && error.isCutOff) {
       incomplete.push(file);
       return;
     }
-    if (!(error instanceof BoundaryError)) throw error;
+    if (!(error instanceof BadBundle) && error.reason !== 'wrong_stream') {
+      held.push({ file, error });
+      return;
+    }
     const why = messageOf(error);
     await writeFile(join(folder, refusedFolder, `${file}.txt`), `${why}\n`);
     await move(folder, file, refusedFolder);
     refused.push({ file, why });
   };
-  for (const { file, header } of await sorted(folder, refuse)) {
+  for (const { file, header } of await sorted(folder, leave)) {
     try {
       const { taken } = await importBundle(options, join(folder, file));
       await move(folder, file, done);
       imported.push({ file, taken });
     } catch (error) {
-      if (!(error instanceof BoundaryError) || error.reason !== 'offset_gap') {
-        await refuse(file, error);
+      if (!isOfFile(error)) {
+        failed = error;
+        break;
+      }
+      if (error.reason !== 'offset_gap') {
+        await leave(file, error);
         continue;
       }
       waiting.push(file);
@@ -75,8 +91,14 @@ export async function importInbox(options: InboxOptions): Promise<InboxReport> {
       if (!missing.has(id)) missing.set(id, { from, to, fromOffset, toOffset: header.firstOffset - 1 });
     }
   }
-  return { imported, waiting, missing: [...missing.values()], incomplete, refused };
+  return { imported, waiting, missing: [...missing.values()], incomplete, held, failed, refused };
 }
+
+const passing: ReadonlySet<string> = new Set<BoundaryCode>(['UNAVAILABLE', 'ABORTED', 'RESOURCE_EXHAUSTED']);
+
+/** Otherwise the next file would fail in the same way. */
+const isOfFile = (error: unknown): error is BoundaryError =>
+  error instanceof BoundaryError && !passing.has(error.code);
 
 interface Waiting {
   readonly file: string;
@@ -85,7 +107,7 @@ interface Waiting {
 
 async function sorted(
   folder: string,
-  refuse: (file: string, error: unknown) => Promise<void>,
+  leave: (file: string, error: BoundaryError) => Promise<void>,
 ): Promise<Waiting[]> {
   const found: Waiting[] = [];
   for (const entry of await readdir(folder, { withFileTypes: true })) {
@@ -93,7 +115,8 @@ async function sorted(
     try {
       found.push({ file: entry.name, header: await peekBundle(join(folder, entry.name)) });
     } catch (error) {
-      if (!isAbsent(error)) await refuse(entry.name, error);
+      if (error instanceof BoundaryError) await leave(entry.name, error);
+      else if (!isAbsent(error)) throw error;
     }
   }
   return found.sort(

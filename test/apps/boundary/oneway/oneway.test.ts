@@ -1,11 +1,18 @@
+import type { KeyObject } from 'node:crypto';
 import { copyFile, mkdir, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import type { ReceiptKey } from '../../../../src/apps/boundary/domain/receipt.ts';
+import { startNewEpoch } from '../../../../src/apps/boundary/epochs/new-epoch.ts';
 import { HandOff } from '../../../../src/apps/boundary/handoff/loop.ts';
+import { fromInbox } from '../../../../src/apps/boundary/oneway/carry.ts';
 import { importInbox } from '../../../../src/apps/boundary/oneway/inbox.ts';
 import { oneWay, sendAgain, sendNew } from '../../../../src/apps/boundary/oneway/outbox.ts';
 import { trimConfirmed } from '../../../../src/apps/boundary/retention.ts';
-import { silentLogger } from '../../../../src/engine/logger.ts';
+import { loadReceiptKey } from '../../../../src/apps/boundary/settings.ts';
+import { unavailableError } from '../../../../src/apps/boundary/store/jetstream/errors.ts';
+import type { FactStore } from '../../../../src/apps/boundary/store/store.ts';
+import { type Logger, silentLogger } from '../../../../src/engine/logger.ts';
 import { seededRandom } from '../../../support/seeded-random.ts';
 import { until } from '../../../support/until.ts';
 import { essence, into, out, twoIslands } from '../bundles/scene.ts';
@@ -39,6 +46,44 @@ async function withDiode() {
     },
   };
 }
+
+/** The enterprise, as a node that runs: looks into its inbox with what its configuration says. */
+function receiving(
+  { plant, enterprise, inbox }: Awaited<ReturnType<typeof withDiode>>,
+  {
+    receiptKeys = [plant.publicKey],
+    store = enterprise.store,
+    logger = silentLogger,
+  }: {
+    readonly receiptKeys?: readonly KeyObject[];
+    readonly store?: FactStore;
+    readonly logger?: Logger;
+  } = {},
+): HandOff {
+  const { zone, objects, receiptKey } = enterprise.node;
+  const peer = { zone: plant.node.zone, url: undefined, ways: ['one-way'] as const, receiptKeys, inbox };
+  const parts = { settings: { zone, peers: [peer] }, store, objects };
+  const handOff = new HandOff({
+    stream: into,
+    once: fromInbox(parts, { receiptKey, logger }, into, inbox),
+    logger,
+    waitMs: 10,
+    retry: { minMs: 10, maxMs: 50 },
+  });
+  onTestFinished(() => handOff.stop());
+  handOff.start();
+  return handOff;
+}
+
+/** As a node loads it: named by its own hash. */
+async function keyOfPlant({ plant, path }: Awaited<ReturnType<typeof withDiode>>): Promise<ReceiptKey> {
+  const file = path('receipt.key');
+  await writeFile(file, plant.privateKey.export({ format: 'pem', type: 'pkcs8' }));
+  return loadReceiptKey(file);
+}
+
+const tars = async (folder: string): Promise<string[]> =>
+  (await readdir(folder)).filter((file) => file.endsWith('.tar')).sort();
 
 async function sendAll(sending: Parameters<typeof sendNew>[0]): Promise<number> {
   let files = 0;
@@ -126,6 +171,82 @@ describe('one-way mode', () => {
     expect(refused).toMatchObject([{ file: other, why: expect.stringContaining('the bundle is refused') }]);
     expect((await readdir(join(inbox, 'refused'))).sort()).toEqual([other, `${other}.txt`].sort());
     expect(await received()).toEqual([]);
+  });
+
+  test('BND-4, BND-11: after a restore, files of the new epoch stay until it is accepted: the trouble has the command', async () => {
+    const diode = await withDiode();
+    const { plant, enterprise, append, carry, inbox, received } = diode;
+    const sending = { ...diode.sending, key: await keyOfPlant(diode) };
+    for (let n = 1; n <= 10; n++) await append(`m${n}`, n);
+    await sendAll(sending);
+    await carry();
+    const handOff = receiving(diode);
+    const arrived = async () => (await enterprise.store.frontier(into))?.offset;
+    await until('the first ones have come', async () => (await arrived()) === 10);
+    const { database, store, objects } = plant;
+    const { epoch, chain } = await startNewEpoch({
+      ...{ database, store, objects, stream: out },
+      reached: { offset: 10 },
+    });
+    for (let n = 11; n <= 50; n++) await append(`m${n}`, n);
+    await sendAll(sending);
+    await carry();
+    const waiting = await tars(inbox);
+    expect(waiting).toHaveLength(2);
+    await until('the mode says so', () => handOff.mode === 'refused');
+    expect(handOff.trouble).toContain(waiting[0]);
+    expect(handOff.trouble).toContain(
+      'In zone "plant-a" run: tallyman zones new-epoch enterprise --after 10',
+    );
+    expect([await tars(inbox), await readdir(join(inbox, 'refused'))]).toEqual([waiting, []]);
+    await enterprise.store.acceptEpoch(into, epoch, chain);
+    await until('the others have come', async () => (await arrived()) === 50);
+    await until('nothing is wrong', () => handOff.mode === 'normal');
+    expect((await received()).map(({ key }) => key)).toEqual((await diode.sent()).map(({ key }) => key));
+  });
+
+  test('BND-11: without the key of the other zone files stay, and the trouble names it', async () => {
+    const diode = await withDiode();
+    const { plant, enterprise, append, carry, inbox } = diode;
+    const key = await keyOfPlant(diode);
+    await append('a');
+    await sendAll({ ...diode.sending, key });
+    await carry();
+    const [file = ''] = await tars(inbox);
+    const another = receiving(diode, { receiptKeys: [enterprise.publicKey] });
+    await until('the mode says so', () => another.mode === 'refused');
+    await another.stop();
+    expect(another.trouble).toContain(`${file} stays in the inbox`);
+    expect(another.trouble).toContain(`the key "${key.id}"`);
+    expect(another.trouble).toContain('boundary.peers.plant-a.receiptKeys');
+    expect([await tars(inbox), await readdir(join(inbox, 'refused'))]).toEqual([[file], []]);
+    receiving(diode, { receiptKeys: [plant.publicKey] });
+    await until('it was taken', async () => (await enterprise.store.frontier(into))?.offset === 1);
+  });
+
+  test('BND-11, BND-15: while the storage of the receiving zone is away no file leaves the inbox', async () => {
+    const diode = await withDiode();
+    const { enterprise, append, carry, inbox } = diode;
+    for (let n = 1; n <= 40; n++) await append(`m${n}`, n);
+    await sendAll({ ...diode.sending, key: await keyOfPlant(diode) });
+    await carry();
+    let isAway = true;
+    const { store } = enterprise;
+    const flaky = new Proxy(store, {
+      get: (target, name: keyof FactStore) => {
+        if (name === 'deliver' && isAway)
+          return () => Promise.reject(unavailableError(new Error('no majority'), false, 'facts'));
+        const found = target[name];
+        return typeof found === 'function' ? found.bind(target) : found;
+      },
+    });
+    const handOff = receiving(diode, { store: flaky });
+    await until('the mode says so', () => handOff.mode === 'refused');
+    expect(handOff.trouble).toContain('the JetStream cluster that keeps the facts cannot be used');
+    expect([(await tars(inbox)).length, await readdir(join(inbox, 'refused'))]).toEqual([2, []]);
+    isAway = false;
+    await until('all were taken', async () => (await store.frontier(into))?.offset === 40);
+    await until('nothing is wrong', () => handOff.mode === 'normal');
   });
 
   test('BND-11: a loop sends what is appended, and sends again on schedule', async () => {
