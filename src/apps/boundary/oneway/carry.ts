@@ -2,6 +2,7 @@
 import { mkdir } from 'node:fs/promises';
 import { messageOf } from '../../../engine/errors.ts';
 import { pause } from '../../../engine/resilience/deadline.ts';
+import type { ZonePair } from '../domain/delivery.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import { signReceipt } from '../domain/receipt.ts';
 import type { CarrierOptions } from '../handoff/carrier.ts';
@@ -9,7 +10,7 @@ import type { NodeParts } from '../node.ts';
 import type { BoundaryNode } from '../rpc/service.ts';
 import { badFile, keyFinder, type PeerSettings, type Settings } from '../settings.ts';
 import type { StreamId } from '../store/store.ts';
-import { type InboxReport, importInbox, type Missing } from './inbox.ts';
+import { Inbox, type InboxOptions, type InboxReport, type Missing } from './inbox.ts';
 import { type OutboxOptions, oneWay } from './outbox.ts';
 
 /** One process at a time carries, under the stream's lock: the name tells this node from others, not processes apart. */
@@ -45,41 +46,60 @@ export interface InboxParts extends Pick<NodeParts, 'store' | 'objects'> {
   readonly settings: Pick<Settings, 'zone' | 'peers'>;
 }
 
-/** Fails while files are missing, or there are some that cannot be taken, so that the hand-off says so until that is over. */
-export const fromInbox =
-  (
-    { settings, store, objects }: InboxParts,
-    { receiptKey, logger }: Pick<BoundaryNode, 'receiptKey' | 'logger'>,
-    { tenantId, from, to }: StreamId,
-    folder: string,
-  ): CarrierOptions['carry'] =>
-  async (waitMs, signal) => {
-    const report = await importInbox({
-      ...{ store, objects, zone: to, tenantId, folder },
-      keyOf: keyFinder(settings, receiptKey),
-      sign: (receipt) => signReceipt(receipt, receiptKey),
-    });
+/**
+ * Fails while files are missing or cut off, or there are some that cannot be taken, so that the hand-off says so until that is over.
+ */
+export function fromInbox(
+  { settings, store, objects }: InboxParts,
+  { receiptKey, logger }: Pick<BoundaryNode, 'receiptKey' | 'logger'>,
+  { tenantId, from, to }: StreamId,
+  folder: string,
+  more: Pick<InboxOptions, 'quietMs'> = {},
+): CarrierOptions['carry'] {
+  const inbox = new Inbox({
+    ...{ store, objects, zone: to, tenantId, folder, ...more },
+    keyOf: keyFinder(settings, receiptKey),
+    sign: (receipt) => signReceipt(receipt, receiptKey),
+  });
+  let told: ReadonlySet<string> = new Set();
+  return async (waitMs, signal) => {
+    const report = await inbox.look(signal);
     for (const { file, why } of report.refused)
       logger.warn({ from, to, file, why }, 'a file of another zone was refused, and moved to refused/');
+    for (const file of report.cutOff)
+      if (!told.has(file))
+        logger.warn(
+          { from, to, file },
+          'a file of another zone ends too early, and has not grown for a while',
+        );
+    told = new Set(report.cutOff);
     const taken = report.imported.reduce((sum, each) => sum + each.taken, 0);
     if (taken > 0) logger.info({ from, to, facts: taken }, 'facts were taken from files of another zone');
-    const trouble = troubleOf(report);
+    const trouble = troubleOf({ from, to }, report);
     if (trouble !== undefined) throw trouble;
     if (taken === 0) await pause(Math.min(waitMs, lookMs), signal);
     return taken;
   };
+}
 
-function troubleOf({ failed, held, missing, waiting }: InboxReport): unknown {
+function troubleOf(stream: ZonePair, { failed, held, missing, waiting, cutOff }: InboxReport): unknown {
   if (failed !== undefined) return failed;
   const [first] = held;
   const [gap] = missing;
+  const [short] = cutOff;
   const troubles = [
     ...(first ? [fileHeld(first, held.length - 1)] : []),
     ...(gap ? [filesMissing(gap, waiting.length)] : []),
+    ...(short === undefined ? [] : [fileCutOff(stream, short)]),
   ];
   if (troubles.length === 0) return undefined;
-  const reason = first?.error.reason ?? 'files_missing';
-  return new BoundaryError('FAILED_PRECONDITION', reason, troubles.join(' '), { cause: first?.error });
+  const reason = first?.error.reason ?? (gap ? 'files_missing' : 'file_cut_off');
+  return new BoundaryError(
+    'FAILED_PRECONDITION',
+    reason,
+    troubles.map((each) => each.replace(/\.$/, '')).join('; '),
+    { cause: first?.error },
+  );
 }
 
 function fileHeld({ file, error }: InboxReport['held'][number], others: number): string {
@@ -94,3 +114,7 @@ function fileHeld({ file, error }: InboxReport['held'][number], others: number):
 const filesMissing = ({ from, to, fromOffset, toOffset }: Missing, waiting: number): string =>
   `the file with offsets ${fromOffset} to ${toOffset} has not come, and ${waiting} that follow wait for it. In zone "${from}" run: ` +
   `tallyman facts send-again ${fromOffset} ${toOffset} --to ${to}`;
+
+const fileCutOff = ({ from, to }: ZonePair, file: string): string =>
+  `${file} ends too early and has not grown for a while. If it is no longer on its way, remove it, and in zone "${from}" send its ` +
+  `offsets again: tallyman facts send-again <first> <last> --to ${to}`;

@@ -1,12 +1,22 @@
 import type { KeyObject } from 'node:crypto';
-import { copyFile, mkdir, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
+import {
+  copyFile,
+  mkdir,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  truncate,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { ReceiptKey } from '../../../../src/apps/boundary/domain/receipt.ts';
 import { startNewEpoch } from '../../../../src/apps/boundary/epochs/new-epoch.ts';
 import { HandOff } from '../../../../src/apps/boundary/handoff/loop.ts';
 import { fromInbox } from '../../../../src/apps/boundary/oneway/carry.ts';
-import { importInbox } from '../../../../src/apps/boundary/oneway/inbox.ts';
+import { Inbox, type InboxOptions } from '../../../../src/apps/boundary/oneway/inbox.ts';
 import { oneWay, sendAgain, sendNew } from '../../../../src/apps/boundary/oneway/outbox.ts';
 import { trimConfirmed } from '../../../../src/apps/boundary/retention.ts';
 import { loadReceiptKey } from '../../../../src/apps/boundary/settings.ts';
@@ -27,13 +37,15 @@ async function withDiode() {
     clock += 1;
     return clock;
   };
+  const receiver = new Inbox({ ...importOptions, folder: inbox });
   const sending = { ...exportOptions, folder: outbox, instance: 'i1', maxFacts: 20, now };
   return {
     ...islands,
     outbox,
     inbox,
     sending,
-    receive: () => importInbox({ ...importOptions, folder: inbox }),
+    receive: () => receiver.look(),
+    receiverWith: (more: Partial<InboxOptions>) => new Inbox({ ...importOptions, folder: inbox, ...more }),
     /** Carries every file over that `isLost` does not say is lost. Files never come back. */
     carry: async (isLost: (file: string) => boolean = () => false): Promise<string[]> => {
       const lost: string[] = [];
@@ -54,10 +66,12 @@ function receiving(
     receiptKeys = [plant.publicKey],
     store = enterprise.store,
     logger = silentLogger,
+    quietMs = 60_000,
   }: {
     readonly receiptKeys?: readonly KeyObject[];
     readonly store?: FactStore;
     readonly logger?: Logger;
+    readonly quietMs?: number;
   } = {},
 ): HandOff {
   const { zone, objects, receiptKey } = enterprise.node;
@@ -65,7 +79,7 @@ function receiving(
   const parts = { settings: { zone, peers: [peer] }, store, objects };
   const handOff = new HandOff({
     stream: into,
-    once: fromInbox(parts, { receiptKey, logger }, into, inbox),
+    once: fromInbox(parts, { receiptKey, logger }, into, inbox, { quietMs }),
     logger,
     waitMs: 10,
     retry: { minMs: 10, maxMs: 50 },
@@ -161,16 +175,25 @@ describe('one-way mode', () => {
     for (let n = 1; n <= 40; n++) await append(`m${n}`, n);
     await sendAll(sending);
     await carry();
-    const [whole = '', other = ''] = (await readdir(inbox)).filter((each) => each.endsWith('.tar'));
+    const [whole = '', other = ''] = await tars(inbox);
+    const complete = await readFile(join(inbox, whole));
     await truncate(join(inbox, whole), 3000);
     const bytes = await readFile(join(inbox, other));
     bytes[1000] = (bytes[1000] ?? 0) ^ 1;
     await writeFile(join(inbox, other), bytes);
+    expect(await receive()).toMatchObject({
+      incomplete: [whole],
+      waiting: [other],
+      imported: [],
+      refused: [],
+    });
+    expect(await received()).toEqual([]);
+    await writeFile(join(inbox, whole), complete);
     const { incomplete, refused, imported } = await receive();
-    expect([incomplete, imported]).toEqual([[whole], []]);
+    expect([incomplete, imported]).toEqual([[], [{ file: whole, taken: 20 }]]);
     expect(refused).toMatchObject([{ file: other, why: expect.stringContaining('the bundle is refused') }]);
     expect((await readdir(join(inbox, 'refused'))).sort()).toEqual([other, `${other}.txt`].sort());
-    expect(await received()).toEqual([]);
+    expect(await received()).toHaveLength(20);
   });
 
   test('BND-4, BND-11: after a restore, files of the new epoch stay until it is accepted: the trouble has the command', async () => {
@@ -247,6 +270,91 @@ describe('one-way mode', () => {
     isAway = false;
     await until('all were taken', async () => (await store.frontier(into))?.offset === 40);
     await until('nothing is wrong', () => handOff.mode === 'normal');
+  });
+
+  test('BND-11: while a file is missing, those behind it are not read: a damaged one is put aside when its turn comes', async () => {
+    const { append, sending, carry, receive, inbox } = await withDiode();
+    for (let n = 1; n <= 60; n++) await append(`m${n}`, n);
+    await sendAll(sending);
+    await carry((file) => file.includes('.0000000000000001-'));
+    const [second = '', third = ''] = await tars(inbox);
+    const bytes = await readFile(join(inbox, third));
+    bytes[3000] = (bytes[3000] ?? 0) ^ 1;
+    await writeFile(join(inbox, third), bytes);
+    expect(await receive()).toMatchObject({
+      waiting: [second, third],
+      missing: [{ fromOffset: 1, toOffset: 20 }],
+      refused: [],
+    });
+    await sendAgain(sending, { from: 1, to: 20 });
+    await carry();
+    expect(await receive()).toMatchObject({
+      imported: [{ taken: 20 }, { file: second, taken: 20 }],
+      refused: [{ file: third }],
+    });
+  });
+
+  test('BND-11: a file that ends too early is read again when it has changed, and told of when it does not grow', async () => {
+    const { append, sending, carry, receiverWith, inbox } = await withDiode();
+    for (let n = 1; n <= 20; n++) await append(`m${n}`, n);
+    await sendAll(sending);
+    await carry();
+    const [file = ''] = await tars(inbox);
+    const path = join(inbox, file);
+    const whole = await readFile(path);
+    const write = async (bytes: Uint8Array, time: number) => {
+      await writeFile(path, bytes);
+      await utimes(path, time, time);
+    };
+    let clock = 0;
+    const receiver = receiverWith({ clock: () => clock, quietMs: 1000 });
+    await write(whole.subarray(0, 3000), 1_790_000_000);
+    const short = { incomplete: [file], refused: [], imported: [] };
+    expect(await receiver.look()).toMatchObject({ ...short, cutOff: [] });
+    // Were it read, it would be refused.
+    await write(Buffer.alloc(3000, 'x'), 1_790_000_000);
+    clock = 999;
+    expect(await receiver.look()).toMatchObject({ ...short, cutOff: [] });
+    clock = 1000;
+    expect(await receiver.look()).toMatchObject({ ...short, cutOff: [file] });
+    await write(whole.subarray(0, 3000), 1_790_000_001);
+    expect(await receiver.look()).toMatchObject({ ...short, cutOff: [] });
+    await write(whole, 1_790_000_001);
+    expect(await receiver.look()).toMatchObject({ imported: [{ file, taken: 20 }], incomplete: [] });
+  });
+
+  test('BND-11: a file that does not grow is in the log once, and in the trouble until it is whole', async () => {
+    const diode = await withDiode();
+    const { append, carry, inbox } = diode;
+    for (let n = 1; n <= 20; n++) await append(`m${n}`, n);
+    await sendAll({ ...diode.sending, key: await keyOfPlant(diode) });
+    await carry();
+    const [file = ''] = await tars(inbox);
+    const whole = await readFile(join(inbox, file));
+    await truncate(join(inbox, file), 3000);
+    const warnings: string[] = [];
+    const logger = { ...silentLogger, warn: (_: object, message: string) => warnings.push(message) };
+    const handOff = receiving(diode, { logger, quietMs: 20 });
+    await until('the mode says so', () => handOff.mode === 'refused');
+    expect(handOff.trouble).toContain(`${file} ends too early and has not grown for a while`);
+    await writeFile(join(inbox, 'whole.part'), whole);
+    await rename(join(inbox, 'whole.part'), join(inbox, file));
+    await until('nothing is wrong', () => handOff.mode === 'normal');
+    expect(await readdir(join(inbox, 'done'))).toEqual([file]);
+    expect(warnings.filter((each) => each.includes('ends too early'))).toHaveLength(1);
+  });
+
+  test('BND-11: a look ends between two chunks when the node stops, and the next one goes on there', async () => {
+    const { append, sending, carry, receiverWith, inbox, enterprise } = await withDiode();
+    for (let n = 1; n <= 40; n++) await append(`m${n}`, n);
+    await sendAll(sending);
+    await carry();
+    const stopping = new AbortController();
+    const receiver = receiverWith({ onProgress: () => stopping.abort() });
+    expect(await receiver.look(stopping.signal)).toMatchObject({ imported: [], failed: undefined });
+    expect((await enterprise.store.frontier(into))?.offset).toBe(10);
+    expect(await tars(inbox)).toHaveLength(2);
+    expect((await receiver.look()).imported.map(({ taken }) => taken)).toEqual([10, 20]);
   });
 
   test('BND-11: a loop sends what is appended, and sends again on schedule', async () => {
