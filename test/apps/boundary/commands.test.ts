@@ -5,6 +5,10 @@ import { expect, test } from 'vitest';
 import { type Cli, cliOn, complaint, scratch } from '../../cli/support.ts';
 import { emptyDatabase } from '../../support/postgres.ts';
 
+/** A line of `facts append --lines` with an object as it is written. */
+const lineWith = (id: string, object: string): string =>
+  `{"message_id": "${id}", "subject": "order:1", "predicate": "is", "object": ${object}}`;
+
 /** A node of the plant that knows the enterprise, with nothing that serves. */
 async function plant(): Promise<{ cli: Cli; json: (...args: string[]) => Promise<unknown>; folder: string }> {
   const { url } = await emptyDatabase();
@@ -30,7 +34,7 @@ const done = (id: string, ...more: string[]): string[] => [
   ...['--object', '{"state": "done"}', ...more],
 ];
 
-test('BND-2, BND-3, BND-7: append, find, fetch and confirm, tail; consumers are listed, sought and deleted', async () => {
+test('BND-2, BND-3, BND-7: append, also by lines that nothing is changed in, find, fetch and confirm, tail; consumers are listed, sought and deleted', async () => {
   const { cli, json, folder } = await plant();
   expect(await json(...done('a', '--label', 'line=4', '--label', 'shift=2', '--to', 'Enterprise'))).toEqual({
     offset: 1,
@@ -67,13 +71,16 @@ test('BND-2, BND-3, BND-7: append, find, fetch and confirm, tail; consumers are 
   expect(await json('facts', 'append', '--lines', file)).toMatchObject({
     items: [{ message_id: 'b', offset: 2 }, { offset: 3 }, { message_id: 'd', offset: 4, existing: false }],
   });
-  await writeFile(
-    file,
-    `${JSON.stringify({ ...lines[0], object: 'other' })}\n${JSON.stringify({ ...lines[0], message_id: 'e' })}\n`,
-  );
+  await writeFile(file, `\n\n${JSON.stringify({ ...lines[0], object: 'other' })}\n${lineWith('e', '1')}\n`);
   const some = await cli('facts', 'append', '--lines', file);
   expect([some.code, some.stdout]).toEqual([1, '1 fact appended, 1 refused\n']);
-  expect(some.stderr).toContain('error: line 1: ');
+  expect(some.stderr).toContain('error: line 3: ');
+  await writeFile(file, `${lineWith('good', '1')}\n\n${lineWith('x', '9007199254740993')}\n`);
+  const changed = await cli('facts', 'append', '--lines', file);
+  expect(complaint(changed)).toMatch(
+    /^error: line 3: has the integer 9007199254740993.*; nothing was appended\n$/,
+  );
+  expect(changed.code).toBe(2);
 
   expect(await json('facts', 'find', 'a')).toMatchObject({
     offset: 1,

@@ -10,6 +10,7 @@ import type { CommandFrame } from '../../../host/cli/session.ts';
 import type { FactInput } from '../domain/fact.ts';
 import type { ObjectReference } from '../domain/object-reference.ts';
 import type { NodeParts } from '../node.ts';
+import type { Line } from './fact-lines.ts';
 import { factsGroup, nodeFrom, otherZone } from './frame.ts';
 
 interface AppendOptions extends JsonOption {
@@ -89,8 +90,10 @@ async function appendOne(node: NodeParts, options: AppendOptions): Promise<void>
 }
 
 async function appendLines(node: NodeParts, options: AppendOptions): Promise<void> {
-  const inputs = linesOf(options.lines ?? '-').map((line) => inputOf(line, node, options));
-  const { localCaller } = await import('../node.ts');
+  const [{ linesIn }, { localCaller }] = await Promise.all([import('./fact-lines.ts'), import('../node.ts')]);
+  const { bytes, name } = readLines(options.lines ?? '-');
+  const lines = linesIn(bytes, name);
+  const inputs = lines.map((line) => inputOf(line, node, options));
   const caller = localCaller(node.settings, 'tallyman facts append');
   const results: object[] = [];
   let refused = 0;
@@ -104,7 +107,7 @@ async function appendLines(node: NodeParts, options: AppendOptions): Promise<voi
       }
       refused += 1;
       results.push({ message_id, refused: outcome.refused.message });
-      complain(`error: line ${at + i + 1}: ${outcome.refused.message}`);
+      complain(`error: line ${lines[at + i]?.number}: ${outcome.refused.message}`);
     });
   }
   show(options.json, { items: results }, () => {
@@ -114,27 +117,13 @@ async function appendLines(node: NodeParts, options: AppendOptions): Promise<voi
   if (refused > 0) process.exitCode = 1;
 }
 
-interface Line {
-  readonly number: number;
-  readonly value: Readonly<Record<string, unknown>>;
-}
-
-function linesOf(file: string): Line[] {
-  let text: string;
+function readLines(file: string): { readonly bytes: Buffer; readonly name: string } {
+  const name = file === '-' ? 'standard input' : file;
   try {
-    text = readFileSync(file === '-' ? 0 : file, 'utf8');
+    return { bytes: readFileSync(file === '-' ? 0 : file), name };
   } catch (error) {
-    throw usage(`cannot read ${file === '-' ? 'standard input' : file}: ${messageOf(error)}`);
+    throw usage(`cannot read ${name}: ${messageOf(error)}`);
   }
-  return text.split('\n').flatMap((line, i) => {
-    if (line.trim() === '') return [];
-    try {
-      const value: unknown = JSON.parse(line);
-      if (typeof value === 'object' && value !== null && !Array.isArray(value))
-        return [{ number: i + 1, value: value as Line['value'] }];
-    } catch {}
-    throw usage(`line ${i + 1} is not a JSON object; nothing was appended`);
-  });
 }
 
 const names = new Set([
@@ -153,7 +142,7 @@ const names = new Set([
 function inputOf({ number, value }: Line, { settings }: NodeParts, options: AppendOptions): FactInput {
   const unknown = Object.keys(value).find((name) => !names.has(name));
   if (unknown !== undefined)
-    throw usage(`line ${number} has the unknown member "${unknown}"; nothing was appended`);
+    throw usage(`line ${number}: has the unknown member "${unknown}"; nothing was appended`);
   const text = (name: string): string | undefined => {
     const found = value[name];
     if (found === undefined || found === null) return undefined;

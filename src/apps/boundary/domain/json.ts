@@ -15,7 +15,7 @@ import { invalid } from './errors.ts';
 export const deepest = 100;
 
 /** The canonical form of a JSON text. `field` names it in errors. */
-export function canonicalText(text: string, field: string): string {
+export function canonicalText(text: string, field: string, levels = deepest): string {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -23,35 +23,38 @@ export function canonicalText(text: string, field: string): string {
     throw invalid(field, `is not JSON: ${(error as Error).message}`);
   }
   // First, since it bounds the depth: JSON.stringify would run out of stack.
-  const isInOrder = checkDepthAndOrder(value, 0, field);
+  const isInOrder = checkDepthAndOrder(value, 0, { field, levels });
   const plain = JSON.stringify(value);
   if (plain !== text) new Walk(text, field).value(0);
   // JSON.stringify writes a lone surrogate as an escape that begins like this.
   return isInOrder && !plain.includes('\\ud') ? plain : write(value, field);
 }
 
+interface DepthLimit {
+  readonly field: string;
+  readonly levels: number;
+}
+
 /**
  * Throws if the value is nested too deeply. Returns whether the members of every object are in canonical order. One pass for both:
  * every fact comes through here.
  */
-function checkDepthAndOrder(value: unknown, depth: number, field: string): boolean {
-  if (depth > deepest) throw tooDeep(field);
+function checkDepthAndOrder(value: unknown, depth: number, limit: DepthLimit): boolean {
+  if (depth > limit.levels) throw invalid(limit.field, `is nested deeper than ${limit.levels} levels`);
   if (value === null || typeof value !== 'object') return true;
   let sorted = true;
   if (Array.isArray(value)) {
-    for (const each of value) if (!checkDepthAndOrder(each, depth + 1, field)) sorted = false;
+    for (const each of value) if (!checkDepthAndOrder(each, depth + 1, limit)) sorted = false;
     return sorted;
   }
   const object = value as Readonly<Record<string, unknown>>;
   let before = '';
   for (const name of Object.keys(object)) {
-    if (!checkDepthAndOrder(object[name], depth + 1, field) || before > name) sorted = false;
+    if (!checkDepthAndOrder(object[name], depth + 1, limit) || before > name) sorted = false;
     before = name;
   }
   return sorted;
 }
-
-const tooDeep = (field: string) => invalid(field, `is nested deeper than ${deepest} levels`);
 
 /** One pass over a text that is known to be JSON. */
 class Walk {
