@@ -5,10 +5,16 @@ import { enableCompileCache } from 'node:module';
 enableCompileCache();
 const { run } = await import('./program.ts');
 const { apps } = await import('../host/apps.ts');
+const { exitCodes } = await import('../host/cli/exit.ts');
+const { complain } = await import('../host/cli/output/print.ts');
 
-for (const stream of [process.stdout, process.stderr])
-  stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
-  });
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') return;
+  complain(`error: standard output cannot be written: ${error.message}`);
+  process.exit(exitCodes.failed);
+});
+process.stderr.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+});
 
 process.exitCode = await run(process.argv.slice(2), apps);

@@ -1,8 +1,10 @@
+import { execFile } from 'node:child_process';
 import { randomBytes, randomUUID } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
-import { type Cli, cliOn, complaint, scratch } from '../../cli/support.ts';
+import { cliOn, complaint, inRoot, node, scratch, start } from '../../cli/support.ts';
 import { emptyDatabase } from '../../support/postgres.ts';
 
 /** A line of `facts append --lines` with an object as it is written. */
@@ -10,7 +12,7 @@ const lineWith = (id: string, object: string): string =>
   `{"message_id": "${id}", "subject": "order:1", "predicate": "is", "object": ${object}}`;
 
 /** A node of the plant that knows the enterprise, with nothing that serves. */
-async function plant(): Promise<{ cli: Cli; json: (...args: string[]) => Promise<unknown>; folder: string }> {
+async function plant() {
   const { url } = await emptyDatabase();
   const folder = await scratch();
   const env = {
@@ -19,14 +21,15 @@ async function plant(): Promise<{ cli: Cli; json: (...args: string[]) => Promise
     TALLYMAN_BOUNDARY_RECEIPT_KEY_FILE: join(folder, 'never-read.key'),
     TALLYMAN_BOUNDARY_OBJECTS_FOLDER: join(folder, 'objects'),
   };
-  const cli = cliOn(url, { env, cwd: folder });
+  const options = { env: { DATABASE_URL: url, ...env }, cwd: folder };
+  const cli = cliOn(url, options);
   expect((await cli('migrate')).code).toBe(0);
   const json = async (...args: string[]): Promise<unknown> => {
     const { stdout, stderr, code } = await cli(...args, '--json');
     expect([stderr, code]).toEqual(['', 0]);
     return JSON.parse(stdout);
   };
-  return { cli, json, folder };
+  return { cli, json, folder, options };
 }
 
 const done = (id: string, ...more: string[]): string[] => [
@@ -34,8 +37,8 @@ const done = (id: string, ...more: string[]): string[] => [
   ...['--object', '{"state": "done"}', ...more],
 ];
 
-test('BND-2, BND-3, BND-7: append, also by lines that nothing is changed in, find, fetch and confirm, tail; consumers are listed, sought and deleted', async () => {
-  const { cli, json, folder } = await plant();
+test('BND-2, BND-3, BND-7: append, also by lines that nothing is changed in, find, fetch and confirm what was written, tail; consumers are listed, sought and deleted', async () => {
+  const { cli, json, folder, options } = await plant();
   expect(await json(...done('a', '--label', 'line=4', '--label', 'shift=2', '--to', 'Enterprise'))).toEqual({
     offset: 1,
     existing: false,
@@ -89,8 +92,22 @@ test('BND-2, BND-3, BND-7: append, also by lines that nothing is changed in, fin
   });
   expect((await cli('facts', 'find', 'zzz')).code).toBe(3);
 
-  const fetch = (...more: string[]) =>
-    json('facts', 'fetch', '--to', 'enterprise', '--consumer', 'erp', '-n', '2', ...more);
+  const fetching = ['facts', 'fetch', '--to', 'enterprise', '--consumer', 'erp', '-n', '2'] as const;
+  const fetch = (...more: string[]) => json(...fetching, ...more);
+  // What was not written is not confirmed.
+  const unread = start('src/cli/main.ts', [...fetching, '--confirm'], options);
+  unread.child.stdout?.destroy();
+  expect(await unread.ended).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('nothing was confirmed'),
+  });
+  const full = 'exec "$0" "$@" > /dev/full';
+  const args = ['-c', full, node, inRoot('src/cli/main.ts'), ...fetching, '--confirm'];
+  const env = { PATH: process.env.PATH, ...options.env };
+  await expect(promisify(execFile)('sh', args, { ...options, env })).rejects.toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/^error: standard output cannot be written: ENOSPC.*\n$/),
+  });
   expect(await fetch()).toMatchObject({ items: [{ offset: 1 }, { offset: 2 }], cursor: 0, backlog: 3 });
   expect(await fetch('--confirm')).toMatchObject({
     items: [{ offset: 1 }, { offset: 2 }],

@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { TallymanError } from '../../../engine/errors.ts';
+import { messageOf, TallymanError } from '../../../engine/errors.ts';
 import { durationMs } from '../../../host/cli/duration.ts';
 import { examples, type JsonOption, wholeNumber, withJson } from '../../../host/cli/options.ts';
-import { print, show } from '../../../host/cli/output/print.ts';
+import { jsonText, print, printed, show } from '../../../host/cli/output/print.ts';
 import { count } from '../../../host/cli/output/text.ts';
 import type { CommandFrame } from '../../../host/cli/session.ts';
 import { onStopSignal } from '../../../host/process/signals.ts';
@@ -56,17 +56,20 @@ export function addFactReads(program: Command, frame: CommandFrame): void {
           ...(start && { start }),
         });
         const last = entries.at(-1)?.offset;
-        const confirmed =
-          options.confirm && last !== undefined
-            ? await confirmReceipt(store, stream, { consumer, instance, offset: last })
-            : cursor;
+        const confirmed = options.confirm ? last : undefined;
         const left = backlog - entries.length;
-        show(options.json, { items: entries.map(factJson), cursor: confirmed, backlog: left }, () =>
+        const answer = { items: entries.map(factJson), cursor: confirmed ?? cursor, backlog: left };
+        const text = (): string =>
           [
             ...(entries.length > 0 ? [factsTable(entries, now), ''] : []),
-            `${count(entries.length, 'fact')}; the cursor of "${consumer}" is at ${confirmed}, ${count(left, 'fact')} behind these`,
-          ].join('\n'),
-        );
+            `${count(entries.length, 'fact')}; the cursor of "${consumer}" is at ${answer.cursor}, ${count(left, 'fact')} behind these`,
+          ].join('\n');
+        if (confirmed === undefined) return show(options.json, answer, text);
+        // What is confirmed is not fetched again: it must have left before.
+        await printed(options.json ? jsonText(answer) : text()).catch((error: unknown) => {
+          throw notPrinted(error);
+        });
+        await confirmReceipt(store, stream, { consumer, instance, offset: confirmed });
       }),
     );
 
@@ -137,6 +140,13 @@ export function addFactReads(program: Command, frame: CommandFrame): void {
       }),
     );
 }
+
+const notPrinted = (error: unknown): TallymanError =>
+  new TallymanError(
+    'OUTPUT_FAILED',
+    `the facts could not be written to standard output (${messageOf(error)}); nothing was confirmed: the next fetch has them again`,
+    { cause: error },
+  );
 
 export function position(text: string): Position {
   if (text === 'first') return { after: 0 };

@@ -3,10 +3,19 @@ export function print(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
+/** Resolves when stdout has taken it. Fails if it does not: what follows must not happen without it. */
+export function printed(text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    process.stdout.write(`${text}\n`, (error) => (error ? reject(error) : resolve()));
+  });
+}
+
 /** One document, and nothing else on stdout. */
 export function printJson(value: unknown): void {
-  print(JSON.stringify(value, null, 2));
+  print(jsonText(value));
 }
+
+export const jsonText = (value: unknown): string => JSON.stringify(value, null, 2);
 
 export function complain(text: string): void {
   process.stderr.write(`${text}\n`);
