@@ -1,5 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import type { TallymanError } from '../../engine/errors.ts';
 import { maxPageLimit, type Page } from '../../engine/paging.ts';
+import { usage } from './exit.ts';
 
 export const examples = (lines: readonly string[]): string =>
   `\nExamples:\n${lines.map((line) => `  $ tallyman ${line}`).join('\n')}`;
@@ -103,6 +105,9 @@ export async function collect<T>(
     cursor = page.nextCursor;
   }
 }
+
+export const noCursor = (text: string): TallymanError =>
+  usage(`--cursor takes the next_cursor of a page of this list, got ${JSON.stringify(text)}`);
 
 /** The line below a list that has more pages. */
 export const more = (cursor: string | null): string =>

@@ -6,22 +6,24 @@ import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { cliOn, complaint, inRoot, node, scratch, start } from '../../cli/support.ts';
 import { emptyDatabase } from '../../support/postgres.ts';
+import { testNode } from './rpc/node.ts';
 
 /** A line of `facts append --lines` with an object as it is written. */
 const lineWith = (id: string, object: string): string =>
   `{"message_id": "${id}", "subject": "order:1", "predicate": "is", "object": ${object}}`;
 
+const plantEnv = (folder: string) => ({
+  TALLYMAN_BOUNDARY_ZONE: 'plant-a',
+  TALLYMAN_BOUNDARY_ZONES: 'enterprise',
+  TALLYMAN_BOUNDARY_RECEIPT_KEY_FILE: join(folder, 'never-read.key'),
+  TALLYMAN_BOUNDARY_OBJECTS_FOLDER: join(folder, 'objects'),
+});
+
 /** A node of the plant that knows the enterprise, with nothing that serves. */
 async function plant() {
   const { url } = await emptyDatabase();
   const folder = await scratch();
-  const env = {
-    TALLYMAN_BOUNDARY_ZONE: 'plant-a',
-    TALLYMAN_BOUNDARY_ZONES: 'enterprise',
-    TALLYMAN_BOUNDARY_RECEIPT_KEY_FILE: join(folder, 'never-read.key'),
-    TALLYMAN_BOUNDARY_OBJECTS_FOLDER: join(folder, 'objects'),
-  };
-  const options = { env: { DATABASE_URL: url, ...env }, cwd: folder };
+  const options = { env: { DATABASE_URL: url, ...plantEnv(folder) }, cwd: folder };
   const cli = cliOn(url, options);
   expect((await cli('migrate')).code).toBe(0);
   const json = async (...args: string[]): Promise<unknown> => {
@@ -154,6 +156,36 @@ test('BND-4: where nothing was received yet there is no epoch to accept, and the
   expect(await json(...accept, token(0))).toMatchObject({ existing: true, frontier: 0 });
   expect(complaint(await cli(...accept, token(5)))).toContain('zones new-epoch plant-a --after 0');
 }, 300_000);
+
+test('BND-8: facts quarantine goes through all there is, a page at a time, also where an offset has two epochs', async () => {
+  const { url, store } = await testNode('plant-a');
+  const folder = await scratch();
+  const cli = cliOn(url, { env: plantEnv(folder), cwd: folder });
+  const entry = (offset: number, epoch: string) => ({
+    ...{
+      buffer: 'store' as const,
+      from: 'plant-a',
+      to: 'enterprise',
+      epoch,
+      offset,
+      messageId: `m${offset}`,
+    },
+    ...{ reason: 'too_large', message: 'too large', text: '{}', quarantinedAt: new Date() },
+  });
+  const [former = '', later = ''] = [randomUUID(), randomUUID()].sort();
+  await store.quarantine('default', [entry(1, former), entry(1, later), entry(2, later)]);
+  const page = async (...args: string[]) =>
+    JSON.parse((await cli('facts', 'quarantine', '--to', 'enterprise', '--json', ...args)).stdout);
+  const { items, next_cursor } = await page('-n', '1');
+  expect(items).toMatchObject([{ offset: 1, epoch: former }]);
+  expect(await page('--cursor', next_cursor)).toMatchObject({
+    items: [
+      { offset: 1, epoch: later },
+      { offset: 2, epoch: later },
+    ],
+    next_cursor: null,
+  });
+}, 120_000);
 
 test('BND-5, BND-6: objects put and get, and a fact that names one', async () => {
   const { cli, json, folder } = await plant();

@@ -2,8 +2,10 @@
  * Events that matched a rule but could not become a fact. They are kept with the reason until somebody retries them by the
  * present rules, or drops them.
  */
+import { z } from 'zod';
 import type { Database, Queryable } from '../../../engine/database/database.ts';
 import { TenantDatabase } from '../../../engine/database/tenant.ts';
+import type { Page } from '../../../engine/paging.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import { type EventRow, type EventRule, factOfEvent, matchesType } from '../domain/event-rules.ts';
 import { factLimits } from '../domain/fact.ts';
@@ -88,21 +90,57 @@ export async function refusedEvents(
 const chosen = `tenant_id = $1 and ($2::text is null or event_id = $2) and ($3::text is null or to_zone = $3)
             and ($4::text is null or reason = $4)`;
 
+const columns = `event_id as event, event_type as type, to_zone as "to", predicate, reason, message, refused_at as "refusedAt"`;
+const longestFirst = 'refused_at, event_id, to_zone, predicate';
+
 /** Longest refused first. Relies on refused_events_pkey. */
 export async function listRefused(
   database: Database,
   tenantId: string,
   { event, to, reason }: WhichEvents,
-  limit?: number,
 ): Promise<RefusedEvent[]> {
   const { rows } = await new TenantDatabase(database, tenantId).query<RefusedEvent>(
-    `select event_id as event, event_type as type, to_zone as "to", predicate, reason, message, refused_at as "refusedAt"
-       from boundary.refused_events
-      where ${chosen}
-      order by refused_at, event_id, to_zone, predicate limit $5`,
-    [tenantId, event ?? null, to ?? null, reason ?? null, limit ?? null],
+    `select ${columns} from boundary.refused_events where ${chosen} order by ${longestFirst}`,
+    [tenantId, event ?? null, to ?? null, reason ?? null],
   );
   return rows;
+}
+
+/** What the last one of a page is known by: its place in the order stays, also if it is gone by the next page. */
+const place = z.tuple([z.string(), z.string(), z.string(), z.string()]);
+
+/** The same, a page at a time. Undefined: the cursor is none of this list. */
+export async function refusedPage(
+  database: Database,
+  tenantId: string,
+  { event, to, reason }: WhichEvents,
+  { limit, cursor }: { readonly limit: number; readonly cursor?: string },
+): Promise<Page<RefusedEvent> | undefined> {
+  const after = cursor === undefined ? undefined : placeIn(cursor);
+  if (cursor !== undefined && !after) return undefined;
+  const { rows } = await new TenantDatabase(database, tenantId).query<RefusedEvent & { at: string }>(
+    `select ${columns}, ${utc('refused_at')} as at from boundary.refused_events
+      where ${chosen} and ($5::timestamptz is null or (${longestFirst}) > ($5, $6, $7, $8))
+      order by ${longestFirst} limit $9`,
+    [
+      ...[tenantId, event ?? null, to ?? null, reason ?? null],
+      ...(after ?? [null, null, null, null]),
+      limit + 1,
+    ],
+  );
+  const items = rows.slice(0, limit).map(({ at: _, ...entry }) => entry);
+  const last = rows.length > limit ? rows[limit - 1] : undefined;
+  const next = last && [last.at, last.event, last.to, last.predicate];
+  return { items, nextCursor: next ? Buffer.from(JSON.stringify(next)).toString('base64url') : null };
+}
+
+function placeIn(cursor: string): z.infer<typeof place> | undefined {
+  try {
+    const found = place.parse(JSON.parse(Buffer.from(cursor, 'base64url').toString('utf8')));
+    return Number.isNaN(Date.parse(found[0])) ? undefined : found;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Gives up on them: they are never facts. Returns how many there were. */

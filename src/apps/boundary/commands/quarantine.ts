@@ -1,7 +1,16 @@
 import type { Command } from 'commander';
 import { given } from '../../../given.ts';
 import { usage } from '../../../host/cli/exit.ts';
-import { examples, type JsonOption, withJson } from '../../../host/cli/options.ts';
+import {
+  collect,
+  examples,
+  type JsonOption,
+  more,
+  noCursor,
+  type PageOptions,
+  withJson,
+  withPage,
+} from '../../../host/cli/options.ts';
 import { show } from '../../../host/cli/output/print.ts';
 import { table } from '../../../host/cli/output/table.ts';
 import { terminalWidth } from '../../../host/cli/output/terminal.ts';
@@ -18,29 +27,31 @@ interface RedriveOptions extends JsonOption, StreamOptions {
   readonly as?: string;
 }
 
-const mostShown = 200;
-
 /** `tallyman facts quarantine|redrive|drop`: what the other zone could not take. */
 export function addQuarantine(program: Command, frame: CommandFrame): void {
   const withNode = nodeFrom(frame);
   const facts = factsGroup(program);
-  withJson(withStream(facts.command('quarantine')))
+  withPage(withStream(facts.command('quarantine')))
     .description('facts that the receiving zone could not take, and why')
     .option('--open', 'those for which nothing was done yet')
     .addHelpText(
       'after',
       examples(['facts quarantine --to enterprise', 'facts quarantine --from plant-a --open --json']),
     )
-    .action((options: JsonOption & StreamOptions & { readonly open?: boolean }) =>
+    .action((options: PageOptions & StreamOptions & { readonly open?: boolean }) =>
       withNode(async ({ settings, store }, { now }) => {
         const stream = await chosenStream(settings, options);
-        const found = await store.quarantined(stream, {
-          after: 0,
-          limit: mostShown,
-          isOpen: options.open === true,
+        const { items, nextCursor } = await collect(options, async ({ limit, cursor }) => {
+          const isOpen = options.open === true;
+          const found = await store.quarantined(stream, { ...placeOf(cursor), limit: limit + 1, isOpen });
+          const page = found.slice(0, limit);
+          const last = found.length > limit ? page.at(-1) : undefined;
+          return { items: page, nextCursor: last ? `${last.offset}:${last.epoch}` : null };
         });
-        show(options.json, { items: found.map(entryJson), next_cursor: null }, () =>
-          entriesTable(found, now),
+        show(
+          options.json,
+          { items: items.map(entryJson), next_cursor: nextCursor },
+          () => entriesTable(items, now) + more(nextCursor),
         );
       }),
     );
@@ -90,6 +101,15 @@ export function addQuarantine(program: Command, frame: CommandFrame): void {
         show(options.json, { offset: at }, () => `fact ${which} is dropped; fact ${at} says so`);
       }),
     );
+}
+
+/** Where a page begins. */
+function placeOf(cursor: string | undefined): { readonly after: number; readonly afterEpoch?: string } {
+  if (cursor === undefined) return { after: 0 };
+  const [, after, afterEpoch] =
+    /^(\d{1,15}):([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/.exec(cursor) ?? [];
+  if (after === undefined || afterEpoch === undefined) throw noCursor(cursor);
+  return { after: Number(after), afterEpoch };
 }
 
 const entryJson = (entry: QuarantinedEntry) => ({

@@ -2,7 +2,17 @@ import type { Command } from 'commander';
 import { TallymanError } from '../../../engine/errors.ts';
 import { given } from '../../../given.ts';
 import { exitCodes, usage } from '../../../host/cli/exit.ts';
-import { examples, group, type JsonOption, withJson } from '../../../host/cli/options.ts';
+import {
+  collect,
+  examples,
+  group,
+  type JsonOption,
+  more,
+  noCursor,
+  type PageOptions,
+  withJson,
+  withPage,
+} from '../../../host/cli/options.ts';
 import { complain, show } from '../../../host/cli/output/print.ts';
 import { table } from '../../../host/cli/output/table.ts';
 import { terminalWidth } from '../../../host/cli/output/terminal.ts';
@@ -22,10 +32,8 @@ interface ChangeOptions extends FilterOptions {
   readonly all?: boolean;
 }
 
-const mostShown = 200;
-
 const withFilter = (command: Command): Command =>
-  withJson(command)
+  command
     .option('--to <zone>', 'those that should have gone to this zone')
     .option('--reason <reason>', 'those that were refused for this reason, such as too_large');
 
@@ -38,23 +46,30 @@ export function addRefusedEvents(program: Command, frame: CommandFrame): void {
     'events that matched a rule but cannot become a fact',
   );
 
-  withFilter(events.command('list'))
+  withFilter(withPage(events.command('list')))
     .description('which events, and why; the longest refused first')
     .addHelpText(
       'after',
       examples(['facts refused-events list', 'facts refused-events list --to enterprise --json']),
     )
-    .action((options: FilterOptions) =>
+    .action((options: FilterOptions & PageOptions) =>
       withNode(async ({ settings, database }, { now }) => {
-        const { listRefused } = await import('../bridge/refused-events.ts');
-        const found = await listRefused(database, settings.tenantId, filterOf(settings, options), mostShown);
-        show(options.json, { items: found.map(entryJson), next_cursor: null }, () =>
-          entriesTable(found, now),
+        const { refusedPage } = await import('../bridge/refused-events.ts');
+        const which = filterOf(settings, options);
+        const { items, nextCursor } = await collect(options, async (at) => {
+          const page = await refusedPage(database, settings.tenantId, which, at);
+          if (!page) throw noCursor(at.cursor ?? '');
+          return page;
+        });
+        show(
+          options.json,
+          { items: items.map(entryJson), next_cursor: nextCursor },
+          () => entriesTable(items, now) + more(nextCursor),
         );
       }),
     );
 
-  withFilter(events.command('retry'))
+  withFilter(withJson(events.command('retry')))
     .description('make facts of them by the present rules, after the rule was changed')
     .argument('[event]', 'id of the event')
     .option('--all', 'all that --to and --reason leave')
@@ -82,7 +97,7 @@ export function addRefusedEvents(program: Command, frame: CommandFrame): void {
       }),
     );
 
-  withFilter(events.command('drop'))
+  withFilter(withJson(events.command('drop')))
     .description('give up on them: they will never be facts')
     .argument('[event]', 'id of the event')
     .option('--all', 'all that --to and --reason leave')

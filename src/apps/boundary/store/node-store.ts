@@ -23,6 +23,7 @@ import type {
   NewFact,
   Position,
   QuarantinedEntry,
+  QuarantinedOptions,
   ReadOptions,
   Resolution,
   StoredEntry,
@@ -160,10 +161,7 @@ export class NodeStore implements FactStore {
     );
   }
 
-  quarantined(
-    stream: StreamId,
-    options: { readonly after: number; readonly limit: number; readonly isOpen?: boolean },
-  ): Promise<QuarantinedEntry[]> {
+  quarantined(stream: StreamId, options: QuarantinedOptions): Promise<QuarantinedEntry[]> {
     return quarantine.quarantined(this.#of(stream), stream, options);
   }
 

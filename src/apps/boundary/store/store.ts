@@ -105,6 +105,16 @@ export interface QuarantinedEntry {
   readonly resolution?: Resolution;
 }
 
+export interface QuarantinedOptions {
+  /** Behind this offset. */
+  readonly after: number;
+  /** Behind the entry of this epoch at `after`: after a restore an offset may have several. */
+  readonly afterEpoch?: string;
+  readonly limit: number;
+  /** Only what no later fact stands for. */
+  readonly isOpen?: boolean;
+}
+
 /** How a fact left quarantine: a later fact stands for it. */
 export interface Resolution {
   /** `redriven`: the later fact has its content. `dropped`: the later fact says that it will not come. */
@@ -218,11 +228,8 @@ export interface FactStore {
 
   /** Keeps what a receiver could not take, in the zone that sent it. */
   quarantine(tenantId: string, entries: readonly QuarantinedEntry[]): Promise<void>;
-  /** What is or was in quarantine, after an offset, in order. `isOpen`: only what no later fact stands for. */
-  quarantined(
-    stream: StreamId,
-    options: { readonly after: number; readonly limit: number; readonly isOpen?: boolean },
-  ): Promise<QuarantinedEntry[]>;
+  /** What is or was in quarantine, in order. */
+  quarantined(stream: StreamId, options: QuarantinedOptions): Promise<QuarantinedEntry[]>;
   /** Notes in the zone that sent it which later fact stands for it. The first note stays. */
   resolveQuarantined(
     stream: StreamId,

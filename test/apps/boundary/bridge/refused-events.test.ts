@@ -1,6 +1,10 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { FactsFromEvents } from '../../../../src/apps/boundary/bridge/facts-from-events.ts';
-import { listRefused, retryRefused } from '../../../../src/apps/boundary/bridge/refused-events.ts';
+import {
+  listRefused,
+  refusedPage,
+  retryRefused,
+} from '../../../../src/apps/boundary/bridge/refused-events.ts';
 import type { EventRule } from '../../../../src/apps/boundary/domain/event-rules.ts';
 import type { StreamId } from '../../../../src/apps/boundary/store/store.ts';
 import { silentLogger } from '../../../../src/engine/logger.ts';
@@ -54,6 +58,12 @@ async function refusing() {
 
 test('BND-16: refused events are facts once the rule fits, each once, though a retry dies between fact and note, and two run at once', async () => {
   const { database, partsWith, refused, numbers } = await refusing();
+  const pageOf = (limit: number, cursor?: string) =>
+    refusedPage(database, 'default', {}, { limit, ...(cursor !== undefined && { cursor }) });
+  const first = await pageOf(2);
+  const second = await pageOf(2, first?.nextCursor ?? '');
+  expect([...(first?.items ?? []), ...(second?.items ?? [])]).toEqual(await refused());
+  expect(second?.nextCursor).toBeNull();
   // By a rule that is as wrong as before nothing is lost.
   const again = await retryRefused(partsWith({ subject: 'basket:{payload.serial}' }), {});
   expect(again).toMatchObject({ appended: 0, refused: [{ event: 'first' }, {}, {}] });
@@ -98,6 +108,9 @@ test('BND-16: tallyman facts refused-events list, retry and drop', async () => {
     { event: 'second', reason: 'invalid_field', message: expect.stringContaining('payload.serial') },
   ]);
   expect((await refused('list')).stdout).toMatch(/large .*too_large/);
+  const { stdout } = await refused('list', '-n', '2');
+  expect(await list('--cursor', /--cursor (\S+)\)/.exec(stdout)?.[1] ?? '')).toHaveLength(1);
+  expect(complaint(await refused('list', '--cursor', 'nothing'))).toContain('--cursor takes the next_cursor');
   expect(complaint(await refused('retry'))).toContain('name the id of one event, or --all');
   expect((await refused('retry', 'nothing')).code).toBe(3);
   expect((await refused('retry', 'second')).stdout).toBe('1 fact appended\n');

@@ -3,7 +3,7 @@ import type { Queryable } from '../../../../engine/database/database.ts';
 import { emitMany } from '../../../../events/emit.ts';
 import type { StandsFor } from '../../domain/record.ts';
 import { factQuarantined } from '../../events.ts';
-import type { BufferRole, QuarantinedEntry, Resolution, StreamId } from '../store.ts';
+import type { BufferRole, QuarantinedEntry, QuarantinedOptions, Resolution, StreamId } from '../store.ts';
 import { keyOf, ofStream } from './stream-key.ts';
 
 /** Relies on quarantine_pkey. What is there already stays, and is not told again. */
@@ -48,23 +48,22 @@ interface Row extends Omit<QuarantinedEntry, 'resolution'> {
   readonly at: Date | null;
 }
 
+/** No epoch comes behind it. */
+const lastEpoch = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+
 /** Relies on quarantine_pkey. */
 export async function quarantined(
   on: Queryable,
   stream: StreamId,
-  {
-    after,
-    limit,
-    isOpen = false,
-  }: { readonly after: number; readonly limit: number; readonly isOpen?: boolean },
+  { after, afterEpoch = lastEpoch, limit, isOpen = false }: QuarantinedOptions,
 ): Promise<QuarantinedEntry[]> {
   const { rows } = await on.query<Row>(
     `select buffer, from_zone as "from", to_zone as "to", epoch, "offset"::float8 as "offset",
             message_id as "messageId", reason, message, record as text, quarantined_at as "quarantinedAt",
             resolution as how, resolved_by::float8 as "by", resolved_at as "at"
-       from boundary.quarantine where ${ofStream} and "offset" > $5 and (resolution is null or not $7)
+       from boundary.quarantine where ${ofStream} and ("offset", epoch) > ($5, $8) and (resolution is null or not $7)
       order by "offset", epoch limit $6`,
-    [...keyOf(stream), after, limit, isOpen],
+    [...keyOf(stream), after, limit, isOpen, afterEpoch],
   );
   return rows.map(({ how, by, at, ...entry }) =>
     how && by !== null && at ? { ...entry, resolution: { how, by, at } } : entry,
