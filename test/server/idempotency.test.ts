@@ -62,6 +62,23 @@ test('a refused write leaves nothing, and may be tried again under its key', asy
   expect((await enqueue()).status).toBe(201);
 });
 
+test('API-1: a key has at most 255 bytes in UTF-8: a longer one is refused before it gets to the database', async () => {
+  const test = await server();
+  const ask = await test.as('producer');
+  await registerKind(test, 'noop');
+  const under = (key: string) => ask('POST', '/v1/jobs', { kind: 'noop' }, { 'idempotency-key': key });
+  expect((await under('é'.repeat(127))).status).toBe(201);
+  expect((await under(`${'é'.repeat(127)}x`)).status).toBe(201);
+  for (const tooLong of ['é'.repeat(128), 'é'.repeat(200), 'x'.repeat(256)])
+    expect(await under(tooLong)).toMatchObject({
+      status: 400,
+      body: {
+        error: { code: 'VALIDATION_ERROR', message: expect.stringMatching(/^headers.*255 (bytes|char)/) },
+      },
+    });
+  expect(await count(test)).toBe(2);
+});
+
 test('a key is its tenant’s, and a secret in an answer is not kept in the clear', async () => {
   const test = await server();
   const [a, b] = [await test.as('admin', 'a'), await test.as('admin', 'b')];

@@ -5,9 +5,8 @@ import { asTenant, type TenantScope } from '../../engine/database/tenant.ts';
 import { TallymanError } from '../../engine/errors.ts';
 import type { Logger } from '../../engine/logger.ts';
 import { withWorkOutside } from '../../engine/outside-transaction.ts';
-import { isKeepable } from '../../engine/validate.ts';
 import { homeTenant } from '../../host/roles.ts';
-import { type AnyRoute, type Caller, calledWith, type Enqueues, Reply } from '../../host/route.ts';
+import { type AnyRoute, type Caller, calledWith, type Enqueues, Reply, text } from '../../host/route.ts';
 import { type ServerDependencies, Services } from '../../host/services.ts';
 import { type AuditEvent, type AuditTrail, auditWithin } from '../access/audit.ts';
 import type { HeavyRequests } from '../access/heavy-requests.ts';
@@ -175,11 +174,9 @@ async function visitorOf(
 }
 
 const writeHeaders = z.looseObject({
-  'idempotency-key': z
-    .string()
-    .min(1)
+  // In bytes, as its table counts: those of Latin-1 have two in UTF-8.
+  'idempotency-key': text(255)
     .max(255)
-    .refine(isKeepable, { error: 'holds characters that cannot be kept' })
     .optional()
     .describe(
       'The same key and request again get the first answer; another request with the key is refused.',
