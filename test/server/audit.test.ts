@@ -251,6 +251,43 @@ test('SEC-6: what is refused again and again is written once and counted', async
   ]);
 });
 
+test('SEC-6: refusals from many addresses do not flood it: a /64 is one caller, and what finds no room is one event', async () => {
+  const scene = await unsealed();
+  const trail = new AuditTrail(scene.tallyman.database);
+  const refusal = (address: string, tenantId = 'default'): AuditEvent => ({
+    tenantId,
+    actor: 'anonymous',
+    action: 'jobs.list',
+    resource: null,
+    outcome: 'refused',
+    status: 401,
+    code: 'UNAUTHENTICATED',
+    correlationId: null,
+    address,
+  });
+  const written = (actor: string) =>
+    scene.rows(
+      `select tenant_id, address, times from tallyman_server.audit_events where actor = $1 order by id`,
+      [actor],
+    );
+  for (let i = 1; i <= 300; i += 1) trail.note(refusal(`2001:db8:0:1::${i.toString(16)}`));
+  await trail.flushed();
+  expect(await written('anonymous')).toEqual([
+    { tenant_id: 'default', address: '2001:db8:0:1::1', times: 1 },
+    { tenant_id: 'default', address: '2001:db8:0:1::12c', times: 299 },
+  ]);
+  // 10,000 callers are told apart.
+  for (let i = 0; i < 10_500; i += 1) trail.note(refusal(`10.0.${i >> 8}.${i & 255}`));
+  trail.note(refusal('10.1.0.0', 'acme'));
+  await until('those are written', async () => (await written('anonymous')).length === 10_002);
+  await trail.flushed();
+  expect(await written('several')).toEqual([
+    { tenant_id: 'default', address: null, times: 500 },
+    { tenant_id: 'acme', address: null, times: 1 },
+  ]);
+  expect(await written('anonymous')).toHaveLength(10_002);
+});
+
 test('SEC-6: `tallyman audit verify` tells, as text and as JSON, and with another secret it does not agree', async () => {
   const scene = await sealed();
   const cli = async (secret: Buffer, ...args: string[]) =>

@@ -2,6 +2,7 @@ import { Batcher } from '../../engine/batching/batcher.ts';
 import type { Database, Queryable } from '../../engine/database/database.ts';
 import { messageOf } from '../../engine/errors.ts';
 import { type Page, type PageRequest, pageOf, pageRequest } from '../../engine/paging.ts';
+import { callerNetwork } from './caller-network.ts';
 
 export interface AuditEvent {
   readonly tenantId: string;
@@ -54,12 +55,21 @@ export async function listAudit(
 const mostPending = 10_000;
 /** What is refused to the same caller for the same reason is written once, and then counted for this long. */
 const countMs = 60_000;
+/** The event of refusals that are too many to tell apart: a line for each would be a flood of writes. */
+const ofMany = {
+  actor: 'several',
+  action: 'several',
+  resource: null,
+  code: null,
+  correlationId: null,
+  address: null,
+} as const;
 
 /** Records refused and failed requests, many per commit, without delaying the answers. */
 export class AuditTrail {
   readonly #database: Database;
   readonly #batcher: Batcher<AuditEvent, undefined>;
-  /** Refusals like one that was written, by what they have in common. */
+  /** Refusals like one that was written, by what they have in common; those that found no room are one for each tenant. */
   readonly #counted = new Map<string, { event: AuditEvent; times: number }>();
   #counting: NodeJS.Timeout | undefined;
   #pending = 0;
@@ -81,19 +91,30 @@ export class AuditTrail {
     if (event.outcome !== 'refused' || !this.#isCounted(event)) this.#write(event);
   }
 
-  /** True: one like it was written, and this one is counted with others. */
+  /** True: it is counted, with others like it of which the first was written, or with all that found no room. */
   #isCounted(event: AuditEvent): boolean {
     const { tenantId, address, actor, action, code } = event;
-    const like = JSON.stringify([tenantId, address, actor, action, code]);
-    const counted = this.#counted.get(like);
-    if (counted) {
-      counted.event = event;
-      counted.times += 1;
-      return true;
-    }
-    if (this.#counted.size < mostPending) this.#counted.set(like, { event, times: 0 });
+    // Who has one address of an IPv6 network has all of them, and would be a new caller with each.
+    const network = address === null ? null : callerNetwork(address);
+    const like = JSON.stringify([tenantId, network, actor, action, code]);
+    if (this.#count(like, event)) return true;
     this.#counting ??= setTimeout(() => this.#writeCounted(), countMs).unref();
-    return false;
+    if (this.#counted.size < mostPending) {
+      this.#counted.set(like, { event, times: 0 });
+      return false;
+    }
+    const others = { ...event, ...ofMany };
+    if (!this.#count(tenantId, others)) this.#counted.set(tenantId, { event: others, times: 1 });
+    return true;
+  }
+
+  /** False: nothing is counted under this name yet. */
+  #count(like: string, event: AuditEvent): boolean {
+    const counted = this.#counted.get(like);
+    if (!counted) return false;
+    counted.event = event;
+    counted.times += 1;
+    return true;
   }
 
   #writeCounted(): void {
