@@ -1,5 +1,14 @@
+import { isIP } from 'node:net';
 import { z } from 'zod';
 import { key, optionalUrl, type ValuesOf, whole } from './key.ts';
+
+/** `10.0.0.7`, `fd00::/8`. Not `/0`: to trust every address is to let callers say where they come from. */
+function isNetwork(text: string): boolean {
+  const [address = '', bits, ...rest] = text.split('/');
+  const version = isIP(address);
+  if (version === 0 || address.includes('%') || rest.length > 0) return false;
+  return bits === undefined || (/^[1-9]\d{0,2}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128));
+}
 
 /** The keys of engine, server and process. Each app adds its own: `App.config`. */
 export const coreKeys = {
@@ -160,6 +169,17 @@ export const coreKeys = {
     env: ['TALLYMAN_PORT', 'PORT'],
     doc: 'Port of the HTTP API; 0 takes any free one.',
     fallback: 8420,
+  }),
+  'server.trustedProxies': key({
+    schema: z
+      .string()
+      .refine((list) => list.split(',').every(isNetwork), {
+        error: 'expected addresses or networks such as 10.0.0.7,fd00::/8, separated by commas',
+      })
+      .nullable(),
+    env: ['TALLYMAN_TRUSTED_PROXIES'],
+    doc: 'Proxies before the server, by address or network, separated by commas: of requests from these, `X-Forwarded-For` says where they come from, for the limit of callers without a key and for the audit. The proxy must add the address of its caller to that header.',
+    fallback: null,
   }),
   'server.tlsCertFile': key({
     schema: z.string().min(1).nullable(),

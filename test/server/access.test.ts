@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest';
+import { apps } from '../../src/host/apps.ts';
+import { loadConfig } from '../../src/host/config.ts';
 import { RateLimit } from '../../src/server/access/rate-limit.ts';
 import { until } from '../support/engine.ts';
-import { furnish, registerKind, server } from './support.ts';
+import { furnish, registerKind, server, type TestServer } from './support.ts';
 
 test('without keys it trusts this machine alone; the first key closes the door', async () => {
   const { ask, as } = await server();
@@ -133,6 +135,53 @@ test('SEC-5: all keys of a tenant together have a limit, also one made anew each
   }
   expect(statuses).toEqual([...Array(10).fill(200), ...Array(6).fill(429)]);
   expect((await other('GET', '/v1/jobs')).status).toBe(200);
+});
+
+test('SEC-5: of a trusted proxy the address that it adds counts, of anybody else the connection', async () => {
+  const config = { 'server.ratePerSecond': 0.001, 'server.rateBurst': 3 };
+  const statuses = async (test: TestServer, forwarded: readonly string[]): Promise<number[]> => {
+    const found: number[] = [];
+    for (const address of forwarded)
+      found.push((await test.ask('GET', '/v1/jobs', undefined, { 'x-forwarded-for': address })).status);
+    return found;
+  };
+  const behind = await server({ config: { ...config, 'server.trustedProxies': '10.0.0.0/8,127.0.0.1' } });
+  await behind.as('auditor');
+  const [first, second] = ['203.0.113.1', '2001:db8::1'];
+  expect(await statuses(behind, [first, first, first, first])).toEqual([401, 401, 401, 429]);
+  // What the caller itself says stands before it; a proxy behind a proxy behind it.
+  expect(await statuses(behind, [`203.0.113.9, ${first}`, `${first}, 10.1.2.3`])).toEqual([429, 429]);
+  expect(await statuses(behind, [second, `[${second}]:4711`, '2001:db8::2'])).toEqual([401, 401, 401]);
+  expect(await statuses(behind, [second])).toEqual([429]);
+  // Nothing that is an address: the proxy's own.
+  expect(await statuses(behind, ['unknown', 'x'.repeat(5000), '', '_'])).toEqual([401, 401, 401, 429]);
+  await until('the audit has the addresses', async () => {
+    const rows = await behind.rows<{ address: string }>(
+      'select distinct address from tallyman_server.audit_events order by address',
+    );
+    return rows.map(({ address }) => address).join() === `127.0.0.1,${second},${first}`;
+  });
+  const direct = await server({ config: { ...config, 'server.trustedProxies': '10.0.0.0/8' } });
+  await direct.as('auditor');
+  expect(await statuses(direct, ['203.0.113.1', '203.0.113.2', '203.0.113.3', '203.0.113.4'])).toEqual([
+    401, 401, 401, 429,
+  ]);
+});
+
+test.each([
+  '',
+  'proxy.example',
+  '10.0.0.0/0',
+  '10.0.0.0/33',
+  '10.0.0.1/8/8',
+  '10.0.0.1, 10.0.0.2',
+  'fe80::1%eth0',
+  '::/129',
+  '*',
+])('SEC-5: "%s" is not a list of proxies', (list) => {
+  const load = () => loadConfig(apps, { env: { TALLYMAN_TRUSTED_PROXIES: list } });
+  if (list === '') expect(load()['server.trustedProxies']).toBe(null);
+  else expect(load).toThrow(/server\.trustedProxies.*expected addresses or networks/);
 });
 
 test('a wrong key is in the audit, also where none is needed', async () => {

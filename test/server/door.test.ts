@@ -59,6 +59,18 @@ test('SEC-1: before the first key, a program on this machine is answered; proxie
   }
 });
 
+test('SEC-1: a trusted proxy on this machine is a proxy all the same', async () => {
+  const test = await server({ config: { 'server.trustedProxies': '127.0.0.1,::1' } });
+  expect(await status(test)).toBe(200);
+  for (const headers of [
+    { 'x-forwarded-for': '127.0.0.1' },
+    { 'x-forwarded-for': '' },
+    { 'x-forwarded-proto': 'http' },
+    { 'x-forwarded-host': 'localhost' },
+  ] as Record<string, string>[])
+    expect([headers, await status(test, headers)]).toEqual([headers, 401]);
+});
+
 test('SEC-1: the first key closes the server for good: revoked, expired, deleted, and after a restart', async () => {
   const test = await server();
   expect(await status(test)).toBe(200);

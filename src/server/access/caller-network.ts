@@ -1,4 +1,21 @@
-import { isIPv6 } from 'node:net';
+import { isIP, isIPv6 } from 'node:net';
+
+/**
+ * Where a request comes from: the other end of the connection or, through a trusted proxy, the address that it names, which may
+ * be any text. Null if the caller is gone.
+ */
+export function callerAddress({
+  ip,
+  socket,
+}: {
+  /** See `server.trustedProxies`. */
+  readonly ip: string | undefined;
+  readonly socket: { readonly remoteAddress?: string | undefined };
+}): string | null {
+  // Some proxies name the port, too.
+  const bare = (ip ?? '').replace(/^\[(.+)\](:\d+)?$/, '$1').replace(/^([\d.]+):\d+$/, '$1');
+  return isIP(bare) === 0 ? (socket.remoteAddress ?? null) : bare;
+}
 
 /**
  * What a stranger's limit is counted by: an IPv4 address, or the /64 of an IPv6 address. Whoever has one address of a /64

@@ -53,6 +53,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const app: FastifyInstance = Fastify({
     ...(options.certificate && { https: { ...options.certificate, minVersion, handshakeTimeout: 10_000 } }),
     bodyLimit: options.maxBodyBytes,
+    trustProxy: host.config['server.trustedProxies']?.split(',') ?? false,
     requestTimeout: 30_000,
     keepAliveTimeout: 65_000,
     // Schemas refuse long params with a message; the router would answer that the route does not exist.

@@ -1,8 +1,9 @@
+import { TLSSocket } from 'node:tls';
 import type { FastifyRequest } from 'fastify';
 import { TallymanError } from '../../engine/errors.ts';
 import { homeTenant } from '../../host/roles.ts';
 import type { Caller } from '../../host/route.ts';
-import { callerNetwork } from '../access/caller-network.ts';
+import { callerAddress, callerNetwork } from '../access/caller-network.ts';
 import type { ApiKeys } from '../access/keys.ts';
 import { notLocal } from '../access/local.ts';
 import { RateLimit } from '../access/rate-limit.ts';
@@ -52,7 +53,7 @@ export class Gate {
   async admit(request: FastifyRequest): Promise<Caller> {
     const header = request.headers.authorization;
     if (header === undefined && (await this.#isOpen())) return trusted(request);
-    const waitS = this.#perStranger.take(callerNetwork(request.ip));
+    const waitS = this.#waitOfStranger(request);
     const key = /^Bearer ([\x21-\x7e]{1,256})$/i.exec(header ?? '')?.[1];
     if (key === undefined) {
       if (waitS > 0) throw new RateLimitedError(waitS);
@@ -78,9 +79,13 @@ export class Gate {
   /** For routes that need no key. Without one nothing is known of the caller, also where no key exists. */
   async admitPublic(request: FastifyRequest): Promise<Caller | undefined> {
     if (request.headers.authorization !== undefined) return this.admit(request);
-    const waitS = this.#perStranger.take(callerNetwork(request.ip));
+    const waitS = this.#waitOfStranger(request);
     if (waitS > 0) throw new RateLimitedError(waitS);
     return undefined;
+  }
+
+  #waitOfStranger(request: FastifyRequest): number {
+    return this.#perStranger.take(callerNetwork(callerAddress(request) ?? ''));
   }
 
   /** Asked at every request, because other processes make keys, too; once there was one, never again. */
@@ -101,8 +106,9 @@ export class Gate {
   }
 }
 
-/** The caller of a request without a key, while no key has existed. */
-function trusted({ protocol, socket, headers }: FastifyRequest): Caller {
+/** The caller of a request without a key, while no key has existed. The connection counts, not what a proxy says of its own. */
+function trusted({ socket, headers }: FastifyRequest): Caller {
+  const protocol = socket instanceof TLSSocket ? 'https' : 'http';
   const why = notLocal({ protocol, peer: socket.remoteAddress, headers });
   if (why !== undefined)
     throw new TallymanError(

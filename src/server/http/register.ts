@@ -9,6 +9,7 @@ import { homeTenant } from '../../host/roles.ts';
 import { type AnyRoute, type Caller, calledWith, type Enqueues, Reply, text } from '../../host/route.ts';
 import { type ServerDependencies, Services } from '../../host/services.ts';
 import { type AuditEvent, type AuditTrail, auditWithin } from '../access/audit.ts';
+import { callerAddress } from '../access/caller-network.ts';
 import type { HeavyRequests } from '../access/heavy-requests.ts';
 import { lineOf } from '../access/lines.ts';
 import type { RecentTenants } from '../access/recent-tenants.ts';
@@ -283,7 +284,7 @@ function eventOf(
     status: what.status,
     code: what.code ?? null,
     correlationId: request.id,
-    address: request.ip,
+    address: callerAddress(request),
   };
 }
 
