@@ -170,6 +170,12 @@ export const coreKeys = {
     doc: 'Port of the HTTP API; 0 takes any free one.',
     fallback: 8420,
   }),
+  'server.maxConnections': key({
+    schema: whole(1, 1_000_000),
+    env: ['TALLYMAN_MAX_CONNECTIONS'],
+    doc: 'Connections to the HTTP API that one process keeps open; more are closed at once.',
+    fallback: 5_000,
+  }),
   'server.trustedProxies': key({
     schema: z
       .string()

@@ -1,6 +1,5 @@
-import type { Server } from 'node:http';
-import { Server as TlsServer } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Server as TlsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { Config } from '../config/keys.ts';
@@ -21,6 +20,7 @@ import { AuditTrail } from './access/audit.ts';
 import { FleetRates } from './access/fleet-rates.ts';
 import { ApiKeys, keyIdOf } from './access/keys.ts';
 import { sealAudit } from './audit/seals.ts';
+import { limitConnections, SilentConnections, UnreadAnswers } from './connections.ts';
 import { ReadinessProbe, withoutReasons } from './health.ts';
 import { buildApp } from './http/app.ts';
 import { Gate } from './http/gate.ts';
@@ -95,6 +95,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     },
   });
   const silent = new SilentConnections(app.server);
+  const unread = new UnreadAnswers(app.server);
+  limitConnections(app.server, config['server.maxConnections'], options.logger);
   try {
     await app.listen({ host, port: config['server.port'] });
   } catch (error) {
@@ -107,7 +109,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       },
     );
   }
-  const background = inBackground(options, { app, gate, files, certificate });
+  const background = inBackground(options, { app, gate, unread, files, certificate });
   const { port } = app.server.address() as AddressInfo;
   return {
     app,
@@ -131,11 +133,12 @@ function inBackground(
   server: {
     readonly app: FastifyInstance;
     readonly gate: Gate;
+    readonly unread: UnreadAnswers;
     readonly files: TlsFiles | undefined;
     readonly certificate: Certificate | undefined;
   },
 ): Periodic[] {
-  const { app, gate, files, certificate } = server;
+  const { app, gate, unread, files, certificate } = server;
   const { database } = runtime.tallyman;
   const rates = [gate.perKey, gate.perTenant].map((limit) => new FleetRates(database, limit));
   const every = (everyMs: number, trouble: string, work: (signal: AbortSignal) => Promise<unknown>) =>
@@ -150,6 +153,7 @@ function inBackground(
     every(2_000, 'revoked keys cannot be looked up; streamed answers go on until they can', () =>
       gate.endRevoked(),
     ),
+    every(2_000, 'connections whose answers nobody reads cannot be closed', async () => unread.close()),
     every(config['server.auditSealSeconds'] * 1000, 'the audit cannot be sealed; trying again', (signal) =>
       sealAudit(database, box, { keepDays: config['server.auditKeepDays'], signal }),
     ),
@@ -158,31 +162,6 @@ function inBackground(
   const renewal = new CertificateRenewal(app.server as unknown as TlsServer, files, certificate, logger);
   const trouble = 'the renewed certificate cannot be used; the server keeps the old one';
   return [...background, every(5_000, trouble, () => renewal.look())];
-}
-
-/**
- * Connections on which nothing was asked yet: browsers and pools open some ahead. A server that closes would wait a minute for
- * their first request.
- */
-class SilentConnections {
-  readonly #silent = new Set<Socket>();
-  #isOver = false;
-
-  constructor(server: Server) {
-    const isTls = server instanceof TlsServer;
-    server.on(isTls ? 'secureConnection' : 'connection', (connection: Socket) => {
-      // Its handshake ended while the server stopped.
-      if (this.#isOver) connection.destroy();
-      this.#silent.add(connection);
-      connection.once('close', () => this.#silent.delete(connection));
-    });
-    server.on('request', ({ socket }) => this.#silent.delete(socket));
-  }
-
-  end(): void {
-    this.#isOver = true;
-    for (const connection of this.#silent) connection.destroy();
-  }
 }
 
 function tlsFilesOf(config: Config): TlsFiles | undefined {

@@ -34,9 +34,13 @@ test('the OpenAPI document is written as text once, however often it is asked fo
   running.app.swagger = () => {
     throw new Error('it was written again');
   };
-  const second = await ask('GET', '/v1/openapi.json');
-  expect(second.status).toBe(200);
-  expect(second.body).toEqual(first.body);
+  // The second is what the page asks for.
+  for (const path of ['/v1/openapi.json', '/v1/docs/json']) {
+    const again = await ask('GET', path);
+    expect([path, again.status]).toEqual([path, 200]);
+    expect(again.headers.get('content-type')).toBe('application/json; charset=utf-8');
+    expect(again.body).toEqual(first.body);
+  }
 });
 
 interface Problem {

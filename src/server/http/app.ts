@@ -1,8 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import swagger from '@fastify/swagger';
-import swaggerUi from '@fastify/swagger-ui';
 import Fastify, { type FastifyInstance } from 'fastify';
-import { jsonSchemaTransform, validatorCompiler } from 'fastify-type-provider-zod';
+import { validatorCompiler } from 'fastify-type-provider-zod';
 import { isKeepable } from '../../engine/validate.ts';
 import type { App } from '../../host/app.ts';
 import type { ServerDependencies } from '../../host/services.ts';
@@ -17,10 +15,10 @@ import { routesOf } from '../routes/index.ts';
 import { type Certificate, minVersion } from '../tls.ts';
 import { acceptBodies } from './body.ts';
 import { allowOrigins } from './cors.ts';
+import { addDocumentation } from './documentation.ts';
 import { coreStatuses, refusalOf, type Statuses } from './errors.ts';
 import type { Gate } from './gate.ts';
 import { Methods } from './methods.ts';
-import { nameSchemas } from './openapi.ts';
 import { answerErrors, register, sendError } from './register.ts';
 import { UploadMemory } from './uploads.ts';
 
@@ -78,40 +76,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   });
   allowOrigins(app, host.config['server.corsOrigins']?.split(',') ?? [], methods);
   answerErrors(app, { logger: host.tallyman.database.logger, trail, statuses, methods });
-  await app.register(swagger, {
-    openapi: {
-      openapi: '3.1.0',
-      info: {
-        title: 'Tallyman',
-        version: options.version,
-        description:
-          'What one tenant has: jobs, lanes, queues, dead letters, schedules, and what its apps keep. Lists come 50 at a time, at ' +
-          'most 200; `next_cursor` is the `cursor` of the next page. Writes take an `Idempotency-Key`.',
-        license: { name: 'MIT', identifier: 'MIT' },
-      },
-      servers: [{ url: '/', description: 'The server that this document comes from' }],
-      components: { securitySchemes: { key: { type: 'http', scheme: 'bearer' } } },
-    },
-    transform: jsonSchemaTransform,
-    transformObject: (document) => ('openapiObject' in document ? nameSchemas(document.openapiObject) : {}),
-  });
-  await app.register(swaggerUi, {
-    routePrefix: '/v1/docs',
-    // The page's own scripts and styles, by their hashes where they stand in it; nothing of others.
-    staticCSP: true,
-    transformStaticCSP: (header) =>
-      `${header}; connect-src 'self'; frame-ancestors 'none'; form-action 'self'; object-src 'none'`,
-    theme: {
-      title: 'Tallyman API',
-      css: [{ filename: 'theme.css', content: '.swagger-ui .topbar { display: none }' }],
-    },
-  });
-  // Anybody may ask for it, as often as they like: serialized once.
-  let description: string | undefined;
-  app.get('/v1/openapi.json', { schema: { hide: true } }, async (_request, reply) => {
-    description ??= JSON.stringify(app.swagger());
-    return reply.type('application/json; charset=utf-8').send(description);
-  });
+  await addDocumentation(app, { gate, version: options.version });
   options.extend?.(app);
   const enqueuing = new EnqueueRequests(host, recent);
   app.addHook('onClose', () => enqueuing.close());

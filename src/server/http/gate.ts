@@ -79,9 +79,14 @@ export class Gate {
   /** For routes that need no key. Without one nothing is known of the caller, also where no key exists. */
   async admitPublic(request: FastifyRequest): Promise<Caller | undefined> {
     if (request.headers.authorization !== undefined) return this.admit(request);
+    this.admitStranger(request);
+    return undefined;
+  }
+
+  /** For what is the same for everybody: no key is looked at. */
+  admitStranger(request: FastifyRequest): void {
     const waitS = this.#waitOfStranger(request);
     if (waitS > 0) throw new RateLimitedError(waitS);
-    return undefined;
   }
 
   #waitOfStranger(request: FastifyRequest): number {
