@@ -181,6 +181,36 @@ export const text = (maxBytes: number) =>
     .refine((value) => Buffer.byteLength(value) <= maxBytes, { error: `must be at most ${maxBytes} bytes` })
     .refine(isKeepable, { error: 'must not hold a NUL or half a surrogate pair' });
 
+/**
+ * An object of at most `most` values, checked up to the first that is wrong: each problem takes memory and time, and a record of
+ * zod has neither a maximum nor a bound on its problems.
+ */
+export function recordOf<V extends z.ZodType>(
+  most: number,
+  key: z.ZodString,
+  value: V,
+): z.ZodType<Readonly<Record<string, z.output<V>>>> {
+  const { $schema: _, ...documented } = z.toJSONSchema(z.record(key, value), { io: 'input' });
+  const checked = z
+    .unknown()
+    .superRefine((given, context) => {
+      const refuse = (message: string, path: readonly string[] = []): void =>
+        context.addIssue({ code: 'custom', message, path: [...path] });
+      if (typeof given !== 'object' || given === null || Array.isArray(given))
+        return refuse('expected an object');
+      const { length } = Object.keys(given);
+      if (length > most) return refuse(`must have at most ${most} entries, has ${length}`);
+      for (const [name, each] of Object.entries(given)) {
+        const { error } = key.safeParse(name);
+        if (error) return refuse(`the name of an entry: ${error.issues[0]?.message}`);
+        const [issue] = value.safeParse(each).error?.issues ?? [];
+        if (issue) return refuse(issue.message, [name, ...issue.path.map(String)]);
+      }
+    })
+    .meta({ ...documented, maxProperties: most });
+  return checked as unknown as z.ZodType<Readonly<Record<string, z.output<V>>>>;
+}
+
 export const timestamp = z.iso.datetime({ offset: true }).transform((value) => new Date(value));
 
 export const page = {

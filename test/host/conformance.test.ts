@@ -13,11 +13,13 @@ import { apps } from '../../src/host/apps.ts';
 import { catalogueOf } from '../../src/host/catalogue.ts';
 import { componentsOf } from '../../src/host/components.ts';
 import { loadConfig } from '../../src/host/config.ts';
-import { route } from '../../src/host/route.ts';
+import { recordOf, route } from '../../src/host/route.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
 import { SecretBox } from '../../src/secrets/box.ts';
+import { routesOf } from '../../src/server/routes/index.ts';
 import { emptyDatabase } from '../support/postgres.ts';
 import {
+  boundFaults,
   documentationFaults,
   kindFaults,
   listFaults,
@@ -27,6 +29,15 @@ import {
 } from './conformance.ts';
 import { parcelsApp } from './sample/app.ts';
 
+const parcel = {
+  method: 'POST',
+  url: '/v1/parcels',
+  action: 'parcels.make',
+  summary: 'Makes one',
+  roles: ['admin'],
+  response: z.null(),
+  handle: async () => null,
+} as const;
 const all = [...apps, parcelsApp];
 let tallyman: Tallyman;
 let host: Omit<Host, 'run' | 'onStop'>;
@@ -132,7 +143,46 @@ test('routes that answer without a key are these, each for a reason', async () =
   ]);
 });
 
+test('SEC-8: no request has room for more problems than are told in a moment: lists and records have limits', async () => {
+  expect(boundFaults(await routesOf(apps, host))).toEqual([]);
+});
+
 describe('a fault is found', () => {
+  test.each([
+    ['an array', z.array(z.string()), Infinity],
+    [
+      'an array whose limit comes after what reads it',
+      z
+        .array(z.int())
+        .refine(() => true)
+        .max(5),
+      Infinity,
+    ],
+    ['a record', z.record(z.string(), z.string()), Infinity],
+    ['names of a record', z.record(z.string().max(5), z.unknown()), Infinity],
+    ['what contains itself', z.json(), Infinity],
+    ['lists within a list', z.array(z.strictObject({ a: z.array(z.int()).max(100) })).max(1000), 101_000],
+    [
+      'behind a default, in a union',
+      z.union([z.string(), z.array(z.int()).default([])]).optional(),
+      Infinity,
+    ],
+  ])('%s without a limit in a request', (_name, a, problems) => {
+    const faults = boundFaults([route({ ...parcel, body: z.strictObject({ a }) })]);
+    expect(faults).toHaveLength(1);
+    if (Number.isFinite(problems)) expect(faults[0]).toMatch(/can have 10\d{4} problems/);
+    else expect(faults[0]).toContain('Infinity');
+  });
+
+  test.each([
+    ['an array with a limit', z.array(z.int()).min(1).max(10)],
+    ['an array of anything', z.array(z.unknown())],
+    ['a record of anything', z.record(z.string(), z.unknown())],
+    ['`recordOf`', recordOf(5, z.string().max(5), z.string())],
+  ])('and %s is none', (_name, a) => {
+    expect(boundFaults([route({ ...parcel, body: z.strictObject({ a }) })])).toEqual([]);
+  });
+
   test('a table without row-level security', async () => {
     await tallyman.database.query('create table parcels.forgotten (tenant_id text not null)');
     expect(await tableFaults(tallyman.database)).toEqual([

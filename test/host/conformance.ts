@@ -2,10 +2,12 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
+import { z } from 'zod';
 import type { Queryable } from '../../src/engine/database/database.ts';
 import type { AnyKind } from '../../src/engine/jobs/kind.ts';
 import type { App, RouteHost } from '../../src/host/app.ts';
 import { roles } from '../../src/host/roles.ts';
+import type { AnyRoute } from '../../src/host/route.ts';
 
 const root = join(import.meta.dirname, '../..');
 
@@ -44,6 +46,60 @@ export async function publicRoutes(apps: readonly App[], host: RouteHost): Promi
   const routes = (await Promise.all(apps.map((app) => app.routes?.(host) ?? []))).flat();
   return routes.filter((route) => route.public).map(({ method, url }) => `${method} ${url}`);
 }
+
+/** More problems in one request take seconds, in which nobody else is answered. */
+const mostProblems = 20_000;
+
+/** Parts of requests in which so much can be wrong at once: an array without `max`, a record, or one within the other. */
+export function boundFaults(routes: readonly AnyRoute[]): string[] {
+  return routes.flatMap(({ method, url, ...parts }) =>
+    (['params', 'query', 'body'] as const).flatMap((part) => {
+      const schema: z.ZodType | undefined = parts[part];
+      const problems = schema ? problemsIn(schema) : 0;
+      if (problems <= mostProblems) return [];
+      return [
+        `${part} of ${method} ${url} can have ${problems} problems at once: give each array its \`max\`, and use \`recordOf\` for records`,
+      ];
+    }),
+  );
+}
+
+/** How many values of a schema can be wrong at once. */
+function problemsIn(schema: z.ZodType): number {
+  const { checks, ...def } = schema.def as unknown as Readonly<Record<string, unknown>> & {
+    readonly checks?: z.core.$ZodCheck<never>[];
+  };
+  switch (def.type) {
+    // It is never wrong, or its own function says so once.
+    case 'unknown':
+    case 'any':
+      return 0;
+    // May lead back to itself.
+    case 'lazy':
+      return Number.POSITIVE_INFINITY;
+    case 'array':
+    case 'record':
+    case 'map':
+    case 'set': {
+      // Those that zod looks at before the first element.
+      const caps = z.core.util.sizeCaps(checks).map(([most]) => most);
+      const each = problemsOf([def.element, isAnyText(def.keyType) ? null : def.keyType, def.valueType]);
+      return each === 0 ? 1 : Math.min(...caps) * each;
+    }
+    default:
+      return (def.innerType === undefined ? 1 : 0) + problemsOf(def);
+  }
+}
+
+/** Of the schemas that a definition is made of. */
+const problemsOf = (definition: object): number =>
+  Object.values(definition).reduce((sum: number, part: unknown) => {
+    if (part instanceof z.ZodType) return sum + problemsIn(part);
+    return typeof part === 'object' && part !== null ? sum + problemsOf(part) : sum;
+  }, 0);
+
+const isAnyText = (schema: unknown): boolean =>
+  schema instanceof z.ZodString && (schema.def.checks ?? []).length === 0;
 
 /** Keys and metrics that the documentation does not name. */
 export async function documentationFaults(app: App): Promise<string[]> {

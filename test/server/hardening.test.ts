@@ -1,4 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
+import { rulePackage } from '../../src/apps/passports/compile/sample/index.ts';
 import { bury, registerKind, server } from './support.ts';
 
 test('SEC-7: what cannot be a key is refused without a query', async () => {
@@ -82,6 +83,28 @@ test('SEC-8: JSON of a hundred thousand levels is a bad request; what is deep on
     ]);
   const behindText = `{"text":"\\\\\\"","deep":${'['.repeat(101)}${']'.repeat(101)}}`;
   expect((await ask('POST', '/v1/events', behindText)).body.error.message).toMatch(/100 levels/);
+});
+
+test('SEC-8: a body of which everything is wrong, millions of times, is a bad request that says so in a line', async () => {
+  const scene = await server();
+  const ask = await scene.as('admin');
+  const many = Object.fromEntries(Array.from({ length: 150_000 }, (_, i) => [`k${i}`, 1]));
+  const [small] = rulePackage.testCases;
+  for (const [method, path, body] of [
+    ['POST', '/v1/stores/s1/products', { products: [{ sku: 'a', attributes: many }] }],
+    ['POST', '/v1/webhooks', { url: 'https://a.example', headers: many }],
+    ['POST', '/v1/webhooks', { url: 'https://a.example', filter: [{ path: Array(300_000).fill(1) }] }],
+    ['POST', '/v1/passports/rules', { package: { ...rulePackage, rules: Array(600_000).fill({}) } }],
+    [
+      'POST',
+      '/v1/passports/rules',
+      { package: { ...rulePackage, testCases: [{ ...small, facts: Array(600_000).fill({}) }] } },
+    ],
+  ] as const) {
+    const answer = await ask(method, path, body);
+    expect([path, answer.status, answer.body.error.code]).toEqual([path, 400, 'VALIDATION_ERROR']);
+    expect(JSON.stringify(answer.body).length).toBeLessThan(1_000);
+  }
 });
 
 test('SEC-8: the type of an event is a token', async () => {

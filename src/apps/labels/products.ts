@@ -45,7 +45,7 @@ export interface ProductsChanged {
 
 /** Products in one call: they, and the labels that show them, stay locked until its commit. */
 export const mostProducts = 1000;
-const mostAttributes = 100;
+export const mostAttributes = 100;
 
 const columns = `p.id, p.sku, p.name, p.price::text as price, p.attributes, p.updated_at as "updatedAt"`;
 

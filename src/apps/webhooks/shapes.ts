@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { id, text, timestamp } from '../../host/route.ts';
+import { id, recordOf, text, timestamp } from '../../host/route.ts';
 import type { DeliveryAttempt } from './attempts.ts';
 import { type Delivery, deliveryStates } from './deliveries.ts';
 import type { Endpoint } from './endpoints.ts';
@@ -10,7 +10,9 @@ const filterValue = z.union([z.string(), z.number(), z.boolean(), z.null()]);
 
 /** What fits together is checked by filter.ts, with messages of its own. */
 const condition = z.strictObject({
-  path: z.union([text(2048), z.array(text(512))]).describe('`to.zone`, or a list of keys'),
+  path: z
+    .union([text(2048), z.array(text(512)).max(filterLimits.depth)])
+    .describe('`to.zone`, or a list of keys'),
   equals: filterValue.optional(),
   in: z.array(filterValue).max(filterLimits.values).optional(),
   prefix: z.string().optional(),
@@ -29,9 +31,7 @@ export const optionShapes = {
     .nullable()
     .optional()
     .describe('Conditions on the payload, all of which must hold'),
-  headers: z
-    .record(z.string(), z.string())
-    .refine((headers) => Object.keys(headers).length <= headerLimits.count)
+  headers: recordOf(headerLimits.count, z.string(), z.string())
     .nullable()
     .optional()
     .describe('Sent with every delivery; values are not shown again'),

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { given } from '../../../given.ts';
 import { settingsOf } from '../../../host/app.ts';
 import { admins, operators, producers, readers } from '../../../host/roles.ts';
-import { type Call, id, page, pageOf, route, text } from '../../../host/route.ts';
+import { type Call, id, page, pageOf, recordOf, route, text } from '../../../host/route.ts';
 import { checkUrl } from '../../../network/url.ts';
 import { labelsKeys } from '../config.ts';
 import { gatewayPolicies } from '../gateways/index.ts';
@@ -21,6 +21,7 @@ import {
   resync,
   type Store,
 } from '../index.ts';
+import { mostAttributes } from '../products.ts';
 
 /** A change of labels, in the transaction of its request. */
 export const changeOf = ({
@@ -96,8 +97,7 @@ const product = z.strictObject({
     .regex(/^\d{1,12}(\.\d{1,6})?$/, { error: 'expected a number as text, such as "1.99"' })
     .nullable()
     .optional(),
-  attributes: z
-    .record(text(64), z.string().max(2048).nullable())
+  attributes: recordOf(mostAttributes, text(64), z.string().max(2048).nullable())
     .optional()
     .describe('Added to those it has; null takes one away'),
 });

@@ -197,6 +197,38 @@ describe('BPC-6: dependencies', () => {
       expect(parseRulePackage(junk).ok).toBe(false);
   });
 
+  test('SEC-8: of a package that has room for millions of problems, few are told', () => {
+    const good = packageOf(rule('a', '1', 'int'));
+    const [testCase] = rulePackage.testCases;
+    const problemsIn = (change: object): readonly string[] => {
+      const parsed = parseRulePackage({ ...good, ...change });
+      return parsed.ok ? [] : parsed.problems.map(({ message }) => message);
+    };
+    const many = (length: number) => Array.from({ length }, () => ({}));
+    expect(problemsIn({ rules: many(690_000) })).toEqual(['/rules: at most 500 rules are allowed']);
+    expect(problemsIn({ testCases: many(690_000) })).toEqual([
+      '/testCases: at most 200 test cases are allowed',
+    ]);
+    const wrong = {
+      facts: many(10_000),
+      expect: Object.fromEntries(many(500).map((_, i) => [`f${i}`, 1])),
+    };
+    // The first of each: of the facts, and of what it expects.
+    expect(
+      problemsIn({ testCases: Array.from({ length: 200 }, () => ({ ...testCase, ...wrong })) }),
+    ).toHaveLength(400);
+    const [tooMany] = problemsIn({
+      testCases: [{ ...testCase, expect: Object.fromEntries(many(200_000).map((_, i) => [`f${i}`, 1])) }],
+    });
+    expect(tooMany).toBe('/testCases/0/expect: names 200000 fields; 500 are allowed');
+    expect(problemsIn({ testCases: [{ ...testCase, facts: many(10_001) }] })).toEqual([
+      '/testCases/0/facts: at most 10000 facts are allowed',
+    ]);
+    expect(
+      problemsIn({ testCases: [{ ...testCase, facts: [...(testCase?.facts ?? []), { type: 'x' }] }] }),
+    ).toEqual([expect.stringMatching(/^\/testCases\/0\/facts\/\d+\/type: /)]);
+  });
+
   test('two rules for one field are refused', () => {
     expect(problemsOf(rule('a', '1', 'int'), rule('a', '2', 'int'))).toMatchObject([
       { code: 'VALIDATION_ERROR' },

@@ -11,8 +11,8 @@ import {
 import { unitNamed } from '../units.ts';
 import { elementType, recordTypes } from './values.ts';
 
-/** Bounds for what one package may hold. */
-const most = { rules: 500, expression: 4000, testCases: 200 };
+/** Bounds for what one package may hold: rules, characters of an expression, test cases, facts of a test case. */
+export const most = { rules: 500, expression: 4000, testCases: 200, facts: 10_000 };
 
 const identifier = /^[a-z][A-Za-z0-9]{0,63}$/;
 
