@@ -17,6 +17,8 @@ export async function trim(database: Database, stream: ResolvedStream, upTo: num
   let trimmed = 0;
   for (;;) {
     const from = await firstOffset(database, id);
+    // The stream was deleted meanwhile.
+    if (from === undefined) return trimmed;
     const { ended, bytes } = await logCopyKeys(database, { stream: id, from, upTo, limit: batch });
     if (!(ended > from)) break;
     if (await logAdvance(database, { stream: id, from, ended, bytes })) trimmed += ended - from;
@@ -53,10 +55,10 @@ async function dropAll(database: Database, stream: number): Promise<void> {
   while ((await logDrop(database, { stream, limit: batch })) > 0);
 }
 
-async function firstOffset(database: Database, stream: number): Promise<number> {
+async function firstOffset(database: Database, stream: number): Promise<number | undefined> {
   const { rows } = await database.query<{ first: number }>(
     'select first_offset::float8 as first from tallyman.log_streams where id = $1',
     [stream],
   );
-  return rows[0]?.first ?? 1;
+  return rows[0]?.first;
 }

@@ -201,6 +201,26 @@ describe('trimming', () => {
     expect(await trimmed).toBe(40);
   });
 
+  it('BND-9: a trim ends when its stream is deleted meanwhile', async () => {
+    await fill(10);
+    const id = await idOf();
+    let trimmed: Promise<number> | undefined;
+    await fresh.database.transaction(async (tx) => {
+      await tx.query('select 1 from tallyman.log_streams where id = $1 for update', [id]);
+      trimmed = log.trim('facts', 5);
+      await until('the trim waits for the stream', async () => {
+        const { rows } = await fresh.database.query(
+          `select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%log_advance%'`,
+        );
+        return rows.length > 0;
+      });
+      for (const table of ['entries', 'keys'])
+        await tx.query(`delete from tallyman.log_${table} where stream = $1`, [id]);
+      await tx.query('delete from tallyman.log_streams where id = $1', [id]);
+    });
+    expect(await trimmed).toBe(0);
+  });
+
   it('BND-3: a process that dies between two steps leaves nothing that can be appended twice', async () => {
     await fill(10);
     const id = await idOf();
