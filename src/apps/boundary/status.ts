@@ -82,8 +82,10 @@ async function statusOf(
   const pin = state && pinOf(state, consumers);
   // A forward buffer that nobody reads keeps everything; that is no backlog of anybody.
   const behind = isOut ? frontier : Math.min(state?.last ?? 0, ...consumers.map(({ cursor }) => cursor));
-  const backlog = state ? Math.max(0, state.last - Math.max(behind, state.first - 1)) : 0;
-  const [oldest] = backlog > 0 ? await store.read(stream, { after: behind, limit: 1, maxBytes: 1 }) : [];
+  const beyond = state ? Math.max(0, state.last - Math.max(behind, state.first - 1)) : 0;
+  const [oldest] = beyond > 0 ? await store.read(stream, { after: behind, limit: 1, maxBytes: 1 }) : [];
+  // Behind the last fact a new epoch may have left out offsets: nothing waits there.
+  const backlog = oldest ? beyond : 0;
   const carriedBy = carrierOf(settings, stream);
   return {
     ...stream,

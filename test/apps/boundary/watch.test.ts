@@ -205,4 +205,21 @@ describe('the watch over streams', () => {
     expect(await trimStreams(node)).toBe(2);
     expect(await node.store.state(out)).toMatchObject({ first: 3, last: 3 });
   });
+
+  test('BND-10: offsets that a new epoch left out are no backlog: nothing is stalled', async () => {
+    const { node, database, watch, append, metric, later } = await scene();
+    await append('a');
+    const opened = await node.store.openConsumer(out, 'peer:enterprise', fetchedBy('n'));
+    await node.store.noteFetched(out, opened, 1);
+    await node.store.confirm(out, 'peer:enterprise', 'n', 1);
+    await node.store.newEpoch(out, 10);
+    await noteMode(database, out, 'normal', undefined);
+    await watch.look();
+    later(61_000);
+    await watch.look();
+    expect([watch.troubles, await metric('stalled'), await metric('backlog_facts')]).toEqual([[], 0, 0]);
+    await append('b');
+    await watch.look();
+    expect(await metric('backlog_facts')).toBe(9);
+  });
 });
