@@ -81,10 +81,18 @@ async function indexPage({ database, store }: NodeParts, stream: StreamId): Prom
   return true;
 }
 
-/** Forgets facts below the first offset that is kept. Relies on subjects_pkey. */
+const forgottenAtOnce = 5000;
+
+/** Forgets facts below the first offset that is kept, in statements that end soon. Relies on subjects_pkey. */
 export async function forgetSubjects(database: Database, stream: StreamId, first: number): Promise<void> {
-  await new TenantDatabase(database, stream.tenantId).query(
-    `delete from boundary.subjects where ${ofStream} and "offset" < $5`,
-    [...keyOf(stream), first],
-  );
+  const on = new TenantDatabase(database, stream.tenantId);
+  for (;;) {
+    const { rowCount } = await on.query(
+      `delete from boundary.subjects where ${ofStream} and "offset" < coalesce(
+         (select s."offset" from boundary.subjects s where ${ofStream} and s."offset" < $5
+           order by s."offset" offset $6 limit 1), $5)`,
+      [...keyOf(stream), first, forgottenAtOnce],
+    );
+    if ((rowCount ?? 0) < forgottenAtOnce) return;
+  }
 }

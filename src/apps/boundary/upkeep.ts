@@ -4,9 +4,11 @@ import { exclusively } from '../../engine/locks/exclusive.ts';
 import type { Logger } from '../../engine/logger.ts';
 import { pause } from '../../engine/resilience/deadline.ts';
 import { Outage } from '../../engine/resilience/outage.ts';
+import { streamName } from './domain/delivery.ts';
 import { holdGraceMs, type NodeParts } from './node.ts';
 import { collectOrphans } from './objects/collect.ts';
 import { trimConfirmed } from './retention.ts';
+import type { StreamId } from './store/store.ts';
 import { forgetSubjects, indexSubjects } from './subjects.ts';
 
 /** Of the section that collects objects, the same in every process of the node. */
@@ -58,17 +60,37 @@ export class Task {
   }
 }
 
-/** Trims facts that everyone has confirmed, and what the index knows of them. Any process may, any number of times. */
-export async function trimStreams({ store, settings, database }: NodeParts): Promise<number> {
+/**
+ * Trims facts that everyone has confirmed, and what the index knows of them. Any process may, any number of times. A stream that cannot be trimmed holds up no other: all of these are told at the end.
+ */
+export async function trimStreams(node: NodeParts): Promise<number> {
+  const { store, settings, database } = node;
   const { rows } = await database.query<{ now: Date }>('select clock_timestamp() as now');
   const olderThan = new Date((rows[0]?.now ?? new Date()).getTime() - settings.keepMs);
   let trimmed = 0;
+  const failures: string[] = [];
+  const causes: unknown[] = [];
   for (const { tenantId, buffer, from, to } of await store.streams(settings.tenantId)) {
     const stream = { tenantId, buffer, from, to };
-    trimmed += await trimConfirmed(store, stream, olderThan);
-    const state = await store.state(stream);
-    if (state) await forgetSubjects(database, stream, state.first);
+    try {
+      trimmed += await trimStream(node, stream, olderThan);
+    } catch (error) {
+      failures.push(`${buffer} buffer of ${streamName(stream)}: ${messageOf(error)}`);
+      causes.push(error);
+    }
   }
+  if (failures.length > 0) throw new AggregateError(causes, failures.join('; '));
+  return trimmed;
+}
+
+async function trimStream(
+  { store, database }: NodeParts,
+  stream: StreamId,
+  olderThan: Date,
+): Promise<number> {
+  const trimmed = await trimConfirmed(store, stream, olderThan);
+  const state = await store.state(stream);
+  if (state) await forgetSubjects(database, stream, state.first);
   return trimmed;
 }
 

@@ -12,6 +12,7 @@ import { StreamWatch } from '../../../src/apps/boundary/watch.ts';
 import { silentLogger } from '../../../src/engine/logger.ts';
 import { settingsOf } from '../../../src/host/app.ts';
 import { loadConfig } from '../../../src/host/config.ts';
+import { fact } from './store/facts.ts';
 import { boundaryDatabase } from './support.ts';
 import { pairedZones } from './zones.ts';
 
@@ -204,6 +205,46 @@ describe('the watch over streams', () => {
     await node.store.confirm(out, 'peer:enterprise', 'n', 2);
     expect(await trimStreams(node)).toBe(2);
     expect(await node.store.state(out)).toMatchObject({ first: 3, last: 3 });
+  });
+
+  test('BND-9: a stream that cannot be trimmed is named, and holds up no other; the index forgets in statements that end soon', async () => {
+    const { node, database } = await scene({ TALLYMAN_BOUNDARY_RETENTION_KEEP_MS: '0' });
+    const lab: StreamId = { ...out, to: 'lab' };
+    for (const stream of [out, lab]) {
+      for (const id of ['a', 'b']) await node.store.append(stream, fact(`${stream.to} ${id}`));
+      const peer = `peer:${stream.to}`;
+      const opened = await node.store.openConsumer(stream, peer, fetchedBy('n'));
+      await node.store.noteFetched(stream, opened, 2);
+      await node.store.confirm(stream, peer, 'n', 1);
+    }
+    const indexed = `insert into boundary.subjects
+        (tenant_id, buffer, from_zone, to_zone, subject, "offset", message_id, predicate, appended_at)
+      select 'default', 'store', 'plant-a', $1, 'order:1', n, 'm' || n, 'is', now() from generate_series($2::int, $3) n`;
+    await database.query(indexed, ['enterprise', 1, 1]);
+    await database.query(indexed, ['lab', -6000, 3]);
+    await database.query(`
+      create table public.forgotten (count bigint);
+      create function public.note_forgotten() returns trigger language plpgsql as $$
+      begin
+        if exists (select from gone where to_zone = 'enterprise') then raise 'a broken index'; end if;
+        insert into public.forgotten select count(*) from gone;
+        return null;
+      end $$;
+      alter function public.note_forgotten() security definer;
+      create trigger note_forgotten after delete on boundary.subjects
+        referencing old table as gone for each statement execute function public.note_forgotten()`);
+    await expect(trimStreams(node)).rejects.toThrow(
+      /^store buffer of stream plant-a → enterprise: a broken index$/,
+    );
+    expect(await node.store.state(lab)).toMatchObject({ first: 2 });
+    const { rows } = await database.query<{ offset: number }>(
+      `select "offset"::int from boundary.subjects where to_zone = 'lab' order by 1`,
+    );
+    expect(rows.map(({ offset }) => offset)).toEqual([2, 3]);
+    const { rows: forgotten } = await database.query<{ count: number }>(
+      'select count::int from public.forgotten',
+    );
+    expect(forgotten.map(({ count }) => count)).toEqual([5000, 1002]);
   });
 
   test('BND-10: offsets that a new epoch left out are no backlog: nothing is stalled', async () => {
