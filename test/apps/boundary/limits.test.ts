@@ -1,10 +1,11 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { confirmReceipt, fetchFacts } from '../../../src/apps/boundary/consume.ts';
 import { peerConsumer } from '../../../src/apps/boundary/handoff/source.ts';
 import { Admission } from '../../../src/apps/boundary/limits/admission.ts';
 import { defaultLimits } from '../../../src/apps/boundary/limits/fill.ts';
 import { trimConfirmed } from '../../../src/apps/boundary/retention.ts';
 import type { FactStore, StreamId } from '../../../src/apps/boundary/store/store.ts';
+import { testNode } from './rpc/node.ts';
 import { fact } from './store/facts.ts';
 import { boundaryDatabase, storeOn } from './support.ts';
 
@@ -62,6 +63,29 @@ test('BND-9: appends are refused at 80 %, accepted again at 70 %, nothing is los
   // Nothing that was not confirmed is gone.
   const { entries: rest } = await fetchFacts(store, stream, { consumer: 'erp', limit: 1000 });
   expect(rest.map(({ key }) => key)).toEqual([...taken.slice(19), 'at 60 %', 'other']);
+});
+
+describe('a stream that is short of room', () => {
+  test('BND-3: the retry of a fact that was trimmed gets its first offset also while the stream is full', async () => {
+    let free: number | undefined;
+    const { node, store } = await testNode('plant-a', {
+      admission: { freeBytes: async () => free, refreshMs: 0 },
+    });
+    const send = (messageId: string, object = 1) =>
+      node.intake.append(
+        { tenantId: 'default', authorize: () => {} },
+        {
+          ...{ messageId, fromZone: 'plant-a', toZone: 'enterprise', producedAt: 1 },
+          ...{ subject: 'order:1', predicate: 'is', objectJson: `${object}` },
+        },
+      );
+    for (const id of ['a', 'b']) await send(id);
+    await store.trim(stream, 1);
+    free = 0;
+    await expect(send('c')).rejects.toMatchObject({ reason: 'stream_full' });
+    expect(await send('a')).toEqual({ offset: 1, existing: true });
+    await expect(send('a', 2)).rejects.toMatchObject({ reason: 'stream_full' });
+  });
 });
 
 test('BND-9: a disk that has no room stops appends, whatever the stream may hold', async () => {

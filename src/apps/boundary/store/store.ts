@@ -40,6 +40,8 @@ export interface StoredEntry extends Omit<DeliveredEntry, 'refusal'> {
 export interface Found {
   readonly stream: StreamId;
   readonly offset: number;
+  /** The whole digest, or its first half where the entry was trimmed: a digest of the same content begins with it. */
+  readonly digest: string;
   /** Undefined if it was trimmed. */
   readonly entry: StoredEntry | undefined;
 }

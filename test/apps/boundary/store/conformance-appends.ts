@@ -96,11 +96,10 @@ export function describeAppends(name: string, opened: () => Opened): void {
       expect(await codeOf(opened().store.append(out, fact('m1', { object: '2' })))).toBe(
         'ALREADY_EXISTS conflicting_duplicate',
       );
-      expect(await opened().store.find(tenantId, 'store', 'plant-a', 'm1')).toEqual({
-        stream: out,
-        offset: 1,
-        entry: undefined,
-      });
+      const { digest = '', ...found } = (await opened().store.find(tenantId, 'store', 'plant-a', 'm1')) ?? {};
+      expect(found).toEqual({ stream: out, offset: 1, entry: undefined });
+      expect(digest.length).toBeGreaterThanOrEqual(32);
+      expect(fact('m1').digest.startsWith(digest)).toBe(true);
       expect(await all(out)).toHaveLength(1);
     });
 

@@ -126,12 +126,12 @@ export class JetStreamLog implements FactLog {
     return this.#cluster.call(async (session) => {
       const key = await readKey(session, names, names.key(messageId));
       if (!key) return undefined;
-      const { to, offset } = key;
+      const { to, offset, digest } = key;
       const known = await readHead(session, names, to);
       // Below the first offset it waits to be purged.
       const isKept = known !== undefined && offset >= known.head.first;
       const entry = isKept ? await readEntry(session, names, to, offset) : undefined;
-      return { stream: { tenantId, buffer, from, to }, offset, entry: entry && toStored(entry) };
+      return { stream: { tenantId, buffer, from, to }, offset, digest, entry: entry && toStored(entry) };
     });
   }
 

@@ -79,7 +79,9 @@ export class PostgresLog implements FactLog {
   ): Promise<Found | undefined> {
     const found = await this.#log.find(this.#streams.ofKeySpace(tenantId, buffer, from), messageId);
     const stream = found && streamIdOf({ tenantId, name: found.stream });
-    return stream && { stream, offset: found.offset, entry: found.entry && toStored(found.entry) };
+    if (!stream) return undefined;
+    const { offset, digest, entry } = found;
+    return { stream, offset, digest, entry: entry && toStored(entry) };
   }
 
   async digestOf(stream: StreamId, messageId: string): Promise<string | undefined> {
