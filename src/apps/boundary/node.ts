@@ -33,7 +33,7 @@ export const holdGraceMs = 600_000;
 export async function openNode(
   settings: Settings,
   database: Database,
-  { onDropped }: { readonly onDropped?: AdmissionOptions['onDropped'] } = {},
+  { onTrimmed, onDropped }: Pick<AdmissionOptions, 'onTrimmed' | 'onDropped'> = {},
 ): Promise<NodeParts> {
   const { zone, zones, limits } = settings;
   const { folder, maxBytes, storage } = settings.objects;
@@ -44,18 +44,24 @@ export async function openNode(
   });
   const objects = new Objects({ database, blobs, maxBytes });
   const freeBytes = storage === 'files' ? freeBytesOf(folder) : async () => undefined;
+  const noting = new Set<Promise<void>>();
   const admission = new Admission({
     ...{ store, limits, freeBytes },
     onFull: ({ buffer, to }) => (buffer === 'store' ? onFullOf(settings, to) : 'refuse'),
+    ...(onTrimmed && { onTrimmed }),
     onDropped: (stream, count) => {
-      void noteDropped(database, stream, count).catch((error) =>
+      const noted = noteDropped(database, stream, count).catch((error) =>
         database.logger.warn({ error: messageOf(error) }, 'the event of dropped facts could not be emitted'),
       );
+      noting.add(noted);
+      void noted.finally(() => noting.delete(noted));
       onDropped?.(stream, count);
     },
   });
   const intake = new Intake({ zone, zones, store, objects, admission, holdGraceMs });
   const stop = async (): Promise<void> => {
+    await admission.stop();
+    await Promise.all(noting);
     await Promise.all([store.stop(), blobs.stop()]);
   };
   return { settings, database, store, blobs, objects, admission, intake, stop };

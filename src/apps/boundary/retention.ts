@@ -50,10 +50,45 @@ export function describePin(pin: Pin | undefined): string {
  * zone that it goes to has not fetched yet.
  */
 export async function trimConfirmed(store: FactStore, stream: StreamId, olderThan: Date): Promise<number> {
-  // In this order: a consumer that is created in between begins at the oldest fact that is left.
+  const confirmed = await confirmedUpTo(store, stream);
+  if (confirmed < 1) return 0;
+  const young = await store.offsetAt(stream, olderThan);
+  const upTo = Math.min(young - 1, confirmed);
+  return upTo < 1 ? 0 : store.trim(stream, upTo);
+}
+
+/** Facts in one step: about as many too many are trimmed at most. */
+const mostAtOnce = 5000;
+
+/**
+ * The same for a stream that is short of room, whatever the age of its facts: one step towards this many bytes, the oldest first. How many
+ * facts that are is estimated from their average size. `isMore`: another step may trim more.
+ */
+export async function trimToFit(
+  store: FactStore,
+  stream: StreamId,
+  downToBytes: number,
+): Promise<{ readonly trimmed: number; readonly isMore: boolean }> {
+  const confirmed = await confirmedUpTo(store, stream);
+  const { first, last, bytes } = (await store.state(stream)) ?? { first: 1, last: 0, bytes: 0 };
+  if (bytes <= downToBytes || confirmed < first) return { trimmed: 0, isMore: false };
+  const count = Math.ceil(((last - first + 1) * (bytes - downToBytes)) / bytes);
+  const upTo = Math.min(confirmed, first - 1 + Math.min(count, mostAtOnce));
+  return { trimmed: await store.trim(stream, upTo), isMore: upTo < confirmed };
+}
+
+/** Whether a trim would find facts that every consumer has confirmed. */
+export async function hasConfirmed(store: FactStore, stream: StreamId): Promise<boolean> {
+  const confirmed = await confirmedUpTo(store, stream);
+  return confirmed > 0 && confirmed >= ((await store.state(stream))?.first ?? 1);
+}
+
+/**
+ * What every consumer has confirmed; 0: nothing. Ask before the state of the stream: a consumer that is created in between begins at
+ * the oldest fact that is left.
+ */
+async function confirmedUpTo(store: FactStore, stream: StreamId): Promise<number> {
   const consumers = await store.consumers(stream);
   if (consumers.length === 0 || missingPeer(stream, consumers) !== undefined) return 0;
-  const young = await store.offsetAt(stream, olderThan);
-  const upTo = Math.min(young - 1, ...consumers.map(({ cursor }) => cursor));
-  return upTo < 1 ? 0 : store.trim(stream, upTo);
+  return Math.min(...consumers.map(({ cursor }) => cursor));
 }

@@ -41,6 +41,11 @@ export async function startBoundary(
   const tls = settings.tls && { ...settings.tls, zone: settings.zone };
   const certificates = tls && (await loadCertificates(tls));
   const parts = await openNode(settings, database, {
+    onTrimmed: ({ buffer, from, to }, count) =>
+      logger.info(
+        { buffer, from, to, facts: count },
+        'a stream that was short of room has trimmed confirmed facts before boundary.retention.keepMs',
+      ),
     onDropped: ({ from, to }, count) => {
       observer.dropped(from, to, count);
       logger.warn({ from, to, facts: count }, 'a full stream has dropped its oldest facts');

@@ -61,7 +61,8 @@ export class Task {
 }
 
 /**
- * Trims facts that everyone has confirmed, and what the index knows of them. Any process may, any number of times. A stream that cannot be trimmed holds up no other: all of these are told at the end.
+ * Trims facts that everyone has confirmed, and what the index knows of them; notes which streams have room again. Any process may, any
+ * number of times. A stream that cannot be trimmed holds up no other: all of these are told at the end.
  */
 export async function trimStreams(node: NodeParts): Promise<number> {
   const { store, settings, database } = node;
@@ -84,11 +85,12 @@ export async function trimStreams(node: NodeParts): Promise<number> {
 }
 
 async function trimStream(
-  { store, database }: NodeParts,
+  { store, database, admission }: NodeParts,
   stream: StreamId,
   olderThan: Date,
 ): Promise<number> {
   const trimmed = await trimConfirmed(store, stream, olderThan);
+  await admission.review(stream);
   const state = await store.state(stream);
   if (state) await forgetSubjects(database, stream, state.first);
   return trimmed;

@@ -1,7 +1,10 @@
-import { describe, expect, test } from 'vitest';
+import pg from 'pg';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { isGap } from '../../../src/apps/boundary/domain/record.ts';
+import { dropOldest } from '../../../src/apps/boundary/limits/drop.ts';
 import { defaultLimits } from '../../../src/apps/boundary/limits/fill.ts';
 import { reconcileWithPeer } from '../../../src/apps/boundary/reconcile/reconcile.ts';
+import { fact } from './store/facts.ts';
 import { into, out, pulling, twoZones } from './two-zones.ts';
 
 /** A plant whose stream holds little, and drops its oldest facts. The clock stands still until the test moves it. */
@@ -41,11 +44,13 @@ describe('a full stream that drops its oldest facts', () => {
         await append(`m${n}`, n);
         tick();
       }
+      await plant.admission.review(out);
       const { first = 0, last, bytes } = (await plant.store.state(out)) ?? {};
       expect(last).toBe(400);
       expect(first).toBeGreaterThan(100);
       expect(bytes).toBeLessThan(17_000);
-      expect(dropped.reduce((sum, each) => sum + each)).toBe(first - 1);
+      // The first five had crossed: they are trimmed, not dropped.
+      expect(dropped.reduce((sum, each) => sum + each)).toBe(first - 1 - 5);
       expect(await plant.store.state(out)).toMatchObject({ fullSince: undefined });
       for (let reached = 0; reached < 400; ) {
         expect(await step()).toBeGreaterThan(0);
@@ -81,6 +86,45 @@ describe('a full stream that drops its oldest facts', () => {
       });
     },
   );
+
+  test('BND-9: while the oldest facts are dropped producers go on, up to what the stream may hold', async () => {
+    const { nodes, dropped, tick } = small();
+    const { plant, append } = await twoZones(nodes);
+    const fillOfPlant = async () => ((await plant.store.state(out))?.bytes ?? 0) / 20_000;
+    const locked = new pg.Client({ connectionString: plant.url });
+    await locked.connect();
+    onTestFinished(() => locked.end());
+    await locked.query('begin; lock table boundary.drops in exclusive mode');
+    let n = 0;
+    for (; (await fillOfPlant()) < 0.98; tick()) await append(`m${++n}`);
+    expect(dropped).toEqual([]);
+    // Beyond that they wait, and nothing is refused.
+    const waiting = Array.from({ length: 10 }, async () => {
+      await append(`m${++n}`);
+      tick();
+    });
+    await locked.query('commit');
+    await Promise.all(waiting);
+    await plant.admission.review(out);
+    const { first = 0, last } = (await plant.store.state(out)) ?? {};
+    expect(last).toBe(n);
+    expect(dropped.reduce((sum, each) => sum + each, 0)).toBe(first - 1);
+    expect(await fillOfPlant()).toBeLessThan(0.8);
+  });
+
+  test('BND-9: many facts are dropped in one step, in notes that a delivery can take', async () => {
+    const { plant } = await twoZones();
+    const many = Array.from({ length: 1200 }, (_, i) => fact(`m${i}`));
+    await plant.store.appendInOrder(out, many);
+    expect(await dropOldest(plant.store, out, 0)).toEqual({ dropped: 1199, isMore: true });
+    expect(await plant.store.dropped(out, { after: 0, limit: 10 })).toMatchObject([
+      { from: 1, to: 500 },
+      { from: 501, to: 1000 },
+      { from: 1001, to: 1199 },
+    ]);
+    // The newest one stays.
+    expect(await dropOldest(plant.store, out, 0)).toEqual({ dropped: 0, isMore: false });
+  });
 
   test('BND-9: a process that dies between the note and the drop loses nothing: the facts cross as usual', async () => {
     const { plant, enterprise, append, push, all } = await twoZones();

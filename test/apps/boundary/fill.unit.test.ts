@@ -1,5 +1,11 @@
 import { expect, test } from 'vitest';
-import { capacityOf, defaultLimits, fillOf, isFull } from '../../../src/apps/boundary/limits/fill.ts';
+import {
+  bytesAt,
+  capacityOf,
+  defaultLimits,
+  fillOf,
+  isFull,
+} from '../../../src/apps/boundary/limits/fill.ts';
 import { describePin, pinOf } from '../../../src/apps/boundary/retention.ts';
 import type { ConsumerState, StreamState } from '../../../src/apps/boundary/store/store.ts';
 
@@ -23,6 +29,15 @@ test('BND-9: a stream may hold its limit, or what the disk has left; a disk with
   expect(fillOf(500, capacityOf(500, 50, limits))).toBe(1);
   expect(fillOf(0, capacityOf(0, 100, limits))).toBe(1);
   expect(fillOf(0, capacityOf(0, 101, limits))).toBe(0);
+});
+
+test('BND-9: room is made until the stream is down to 70 % of its limit, and of what the disk has left', () => {
+  expect(bytesAt(0.7, undefined, limits)).toBe(700);
+  expect(bytesAt(0.7, 10_000, limits)).toBe(700);
+  expect(bytesAt(0.7, 100, limits)).toBe(0);
+  const bytes = bytesAt(0.7, 250, limits);
+  expect(isFull(fillOf(bytes, capacityOf(bytes, 250, limits)), true, limits)).toBe(false);
+  expect(isFull(fillOf(bytes + 2, capacityOf(bytes + 2, 250, limits)), true, limits)).toBe(true);
 });
 
 test('BND-9: the slowest consumer is named as what pins the space', () => {

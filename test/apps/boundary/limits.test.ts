@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { confirmReceipt, fetchFacts } from '../../../src/apps/boundary/consume.ts';
 import { peerConsumer } from '../../../src/apps/boundary/handoff/source.ts';
 import { Admission } from '../../../src/apps/boundary/limits/admission.ts';
@@ -66,6 +66,45 @@ test('BND-9: appends are refused at 80 %, accepted again at 70 %, nothing is los
 });
 
 describe('a stream that is short of room', () => {
+  test.each(['refuse', 'drop-oldest'] as const)(
+    'BND-9: with %s, what everyone has confirmed is trimmed, however young, before anything is refused or dropped',
+    async (onFull) => {
+      const { database } = await boundaryDatabase();
+      const store = storeOn(database);
+      await store.append(stream, fact('m0'));
+      const each = (await store.state(stream))?.bytes ?? 0;
+      const limits = { ...defaultLimits, maxBytes: 100 * each };
+      let now = 0;
+      const trimmed: number[] = [];
+      const dropped: number[] = [];
+      const admission = new Admission({
+        ...{ store, limits, freeBytes: async () => undefined, clock: () => now },
+        onFull: () => onFull,
+        onTrimmed: (_, count) => trimmed.push(count),
+        onDropped: (_, count) => dropped.push(count),
+      });
+      onTestFinished(() => admission.stop());
+      const peer = { consumer: peerConsumer('enterprise') };
+      const refused: string[] = [];
+      for (let n = 1; n <= 200; n++) {
+        if (!(await append(store, admission, `m${n}`))) refused.push(`m${n}`);
+        now += 1000;
+        if (n % 10 > 0) continue;
+        const { entries } = await fetchFacts(store, stream, { ...peer, limit: 1000 });
+        await confirmReceipt(store, stream, { ...peer, offset: entries.at(-1)?.offset ?? 0 });
+      }
+      expect(refused).toEqual([]);
+      await admission.review(stream);
+      const { first = 0, last, bytes = 0, fullSince } = (await store.state(stream)) ?? {};
+      expect({ last, fullSince }).toEqual({ last: 201, fullSince: undefined });
+      expect(bytes / limits.maxBytes).toBeLessThan(0.8);
+      // No more than it takes: the rest is kept for as long as is configured.
+      expect(201 - first).toBeGreaterThan(60);
+      expect(trimmed.reduce((sum, count) => sum + count, 0)).toBe(first - 1);
+      expect([dropped, await store.dropped(stream, { after: 0, limit: 1 })]).toEqual([[], []]);
+    },
+  );
+
   test('BND-3: the retry of a fact that was trimmed gets its first offset also while the stream is full', async () => {
     let free: number | undefined;
     const { node, store } = await testNode('plant-a', {

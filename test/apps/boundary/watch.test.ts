@@ -207,6 +207,29 @@ describe('the watch over streams', () => {
     expect(await node.store.state(out)).toMatchObject({ first: 3, last: 3 });
   });
 
+  test('BND-9: a stream that was drained takes facts again though nobody appends; what is not needed for that is kept', async () => {
+    const { node, append, events, watch } = await scene({ TALLYMAN_BOUNDARY_LIMITS_MAX_BYTES: '4000' });
+    let last = 0;
+    for (let isFull = false; !isFull; ) {
+      const appended = await append(`m${last}`).catch((error: unknown) => error);
+      isFull = appended instanceof Error;
+      last += isFull ? 0 : 1;
+    }
+    const opened = await node.store.openConsumer(out, 'peer:enterprise', fetchedBy('n'));
+    await trimStreams(node);
+    expect(await node.store.state(out)).toMatchObject({ first: 1, fullSince: expect.any(Date) });
+    await node.store.noteFetched(out, opened, last);
+    await node.store.confirm(out, 'peer:enterprise', 'n', last);
+    await trimStreams(node);
+    const state = await node.store.state(out);
+    expect(state).toMatchObject({ last, fullSince: undefined });
+    expect(state?.first).toBeGreaterThan(1);
+    expect(state?.first).toBeLessThan(last);
+    await watch.look();
+    expect(watch.troubles).toEqual([]);
+    expect(await events()).toEqual(['boundary.stream.full', 'boundary.stream.accepting']);
+  });
+
   test('BND-9: a stream that cannot be trimmed is named, and holds up no other; the index forgets in statements that end soon', async () => {
     const { node, database } = await scene({ TALLYMAN_BOUNDARY_RETENTION_KEEP_MS: '0' });
     const lab: StreamId = { ...out, to: 'lab' };

@@ -23,6 +23,14 @@ export const capacityOf = (bytes: number, freeBytes: number | undefined, limits:
     ? limits.maxBytes
     : Math.min(limits.maxBytes, bytes + Math.max(0, freeBytes - limits.reserveBytes));
 
+/** The most bytes with which the stream is no fuller than this. */
+export const bytesAt = (fill: number, freeBytes: number | undefined, limits: Limits): number => {
+  const ofLimit = fill * limits.maxBytes;
+  if (freeBytes === undefined || fill >= 1) return Math.floor(ofLimit);
+  const left = Math.max(0, freeBytes - limits.reserveBytes);
+  return Math.floor(Math.min(ofLimit, (left * fill) / (1 - fill)));
+};
+
 export const fillOf = (bytes: number, capacity: number): number => (capacity <= 0 ? 1 : bytes / capacity);
 
 /** Between the two limits a stream stays what it is, so that it does not flap. */

@@ -179,9 +179,9 @@ export class NodeStore implements FactStore {
   }
 
   /** In this order: a crash in between leaves facts that are sent as usual, and a note that nobody needs. */
-  async drop(stream: StreamId, range: ChainedRange & { readonly epoch: string }): Promise<number> {
-    await drops.addDropped(this.#of(stream), stream, range);
-    return this.trim(stream, range.to);
+  async drop(stream: StreamId, ...ranges: (ChainedRange & { readonly epoch: string })[]): Promise<number> {
+    await drops.addDropped(this.#of(stream), stream, ranges);
+    return this.trim(stream, ranges.at(-1)?.to ?? 0);
   }
 
   dropped(stream: StreamId, options: { readonly after: number; readonly limit: number }): Promise<Dropped[]> {

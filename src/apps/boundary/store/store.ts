@@ -241,8 +241,11 @@ export interface FactStore {
   /** Whether a fact of this message id is in quarantine and open. */
   isInQuarantine(tenantId: string, buffer: BufferRole, from: string, messageId: string): Promise<boolean>;
 
-  /** Notes that facts are dropped before they crossed, then drops them. Ids stay, offsets continue. */
-  drop(stream: StreamId, range: ChainedRange & { readonly epoch: string }): Promise<number>;
+  /**
+   * Notes that facts are dropped before they crossed, then drops them, up to the end of the last range. Ids stay, offsets continue.
+   * A range of more than `mostDropped` offsets cannot cross.
+   */
+  drop(stream: StreamId, ...ranges: (ChainedRange & { readonly epoch: string })[]): Promise<number>;
   /** What was dropped and reaches beyond an offset, in order. */
   dropped(stream: StreamId, options: { readonly after: number; readonly limit: number }): Promise<Dropped[]>;
 

@@ -8,12 +8,19 @@ import { keyOf, ofStream } from './stream-key.ts';
 export async function addDropped(
   on: Queryable,
   stream: StreamId,
-  { epoch, from, to, chain }: ChainedRange & { readonly epoch: string },
+  ranges: readonly (ChainedRange & { readonly epoch: string })[],
 ): Promise<void> {
   await on.query(
     `insert into boundary.drops (tenant_id, buffer, from_zone, to_zone, epoch, from_offset, to_offset, chain)
-     values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict do nothing`,
-    [...keyOf(stream), epoch, from, to, chain],
+     select $1, $2, $3, $4, r.* from unnest($5::uuid[], $6::bigint[], $7::bigint[], $8::text[]) as r
+     on conflict do nothing`,
+    [
+      ...keyOf(stream),
+      ranges.map(({ epoch }) => epoch),
+      ranges.map(({ from }) => from),
+      ranges.map(({ to }) => to),
+      ranges.map(({ chain }) => chain),
+    ],
   );
 }
 
