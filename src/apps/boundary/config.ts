@@ -244,13 +244,13 @@ export const boundaryKeys = {
   'boundary.limits.maxBytes': key({
     schema: whole(1),
     env: ['TALLYMAN_BOUNDARY_LIMITS_MAX_BYTES'],
-    doc: 'What one stream may hold.',
+    doc: 'What one stream may hold, whether its facts leave this zone or come in.',
     fallback: defaultLimits.maxBytes,
   }),
   'boundary.limits.reserveBytes': key({
     schema: whole(0),
     env: ['TALLYMAN_BOUNDARY_LIMITS_RESERVE_BYTES'],
-    doc: 'Free space that streams leave on the disk of `boundary.objects.folder`. Not looked at where objects are no files.',
+    doc: 'Free space that streams and objects leave on the disk of `boundary.objects.folder`. Not looked at where objects are no files.',
     fallback: defaultLimits.reserveBytes,
   }),
   'boundary.limits.refuseAt': key({
@@ -286,7 +286,7 @@ export const boundaryKeys = {
   'boundary.retention.keepMs': key({
     schema: whole(0),
     env: ['TALLYMAN_BOUNDARY_RETENTION_KEEP_MS'],
-    doc: 'How long facts are kept that every consumer has confirmed. Facts that some consumer, or the other zone, has not confirmed are kept longer.',
+    doc: 'How long facts are kept that every consumer has confirmed. Facts that some consumer, or the other zone, has not confirmed are kept longer. A stream that has reached `boundary.limits.refuseAt` trims confirmed facts earlier, down to `boundary.limits.acceptAt`.',
     fallback: 7 * day,
   }),
   'boundary.retention.trimMs': key({

@@ -11,7 +11,7 @@ import type { Blobs } from './objects/blobs.ts';
 import { FileBlobs } from './objects/files.ts';
 import { Objects } from './objects/objects.ts';
 import { onFullOf, type Settings } from './settings.ts';
-import { NodeStore } from './store/node-store.ts';
+import { NodeStore, type NodeStoreOptions } from './store/node-store.ts';
 import { PostgresFactStore } from './store/postgres/store.ts';
 import type { FactStore, StreamId } from './store/store.ts';
 
@@ -38,12 +38,16 @@ export async function openNode(
   const { zone, zones, limits } = settings;
   const { folder, maxBytes, storage } = settings.objects;
   const blobs = await openBlobs(settings, database);
-  const store = await openStore(settings, database).catch(async (error: unknown) => {
+  // Deliveries ask it, and it asks the storage: nothing is delivered before both are made.
+  const admit: NodeStoreOptions['admit'] = (stream, bytes) => admission.admit(stream, bytes);
+  const store = await openStore(settings, database, { admit }).catch(async (error: unknown) => {
     await blobs.stop();
     throw error;
   });
-  const objects = new Objects({ database, blobs, maxBytes });
-  const freeBytes = storage === 'files' ? freeBytesOf(folder) : async () => undefined;
+  const freeOnDisk = freeBytesOf(folder);
+  const freeBytes = storage === 'files' ? freeOnDisk : async () => undefined;
+  const room = async (): Promise<number> => (await freeOnDisk()) - limits.reserveBytes;
+  const objects = new Objects({ database, blobs, maxBytes, ...(storage === 'files' && { room }) });
   const noting = new Set<Promise<void>>();
   const admission = new Admission({
     ...{ store, limits, freeBytes },
@@ -77,11 +81,12 @@ async function noteDropped(database: Database, stream: StreamId, count: number):
 async function openStore(
   { storage, jetstream, tenantId, zone }: Settings,
   database: Database,
+  options: NodeStoreOptions,
 ): Promise<FactStore> {
-  if (storage === 'postgres') return new PostgresFactStore(database);
+  if (storage === 'postgres') return new PostgresFactStore(database, options);
   const { JetStreamLog } = await import('./store/jetstream/log.ts');
-  const options = { ...jetstream, tenantId, zone, logger: database.logger };
-  return new NodeStore(database, await JetStreamLog.open(database, options));
+  const ofLog = { ...jetstream, tenantId, zone, logger: database.logger };
+  return new NodeStore(database, await JetStreamLog.open(database, ofLog), options);
 }
 
 /** With a connection of its own: large objects do not hold up facts. */

@@ -8,6 +8,7 @@ import type { FactStore, StreamId } from '../../../src/apps/boundary/store/store
 import { testNode } from './rpc/node.ts';
 import { fact } from './store/facts.ts';
 import { boundaryDatabase, storeOn } from './support.ts';
+import { into, out, pulling, twoZones } from './two-zones.ts';
 
 const stream: StreamId = { tenantId: 'default', buffer: 'store', from: 'plant-a', to: 'enterprise' };
 
@@ -125,6 +126,54 @@ describe('a stream that is short of room', () => {
     expect(await send('a')).toEqual({ offset: 1, existing: true });
     await expect(send('a', 2)).rejects.toMatchObject({ reason: 'stream_full' });
   });
+});
+
+describe('what comes in from another zone', () => {
+  test.each(['push', 'pull'] as const)(
+    'BND-9: by %s, a full stream takes no more facts, names the consumer that pins it, and goes on by itself',
+    async (by) => {
+      const limits = { ...defaultLimits, maxBytes: 20_000 };
+      const nodes = { enterprise: { admission: { limits, refreshMs: 0 } } };
+      const zones = by === 'push' ? await twoZones(nodes) : await pulling(nodes);
+      const { plant, enterprise, all, append: send } = zones;
+      const step = () => ('pull' in zones ? zones.pull() : zones.push());
+      const untilRefused = async (): Promise<unknown> => {
+        for (;;) {
+          const taken = await step().catch((error: unknown) => error);
+          if (typeof taken !== 'number') return taken;
+          if (taken === 0) return undefined;
+        }
+      };
+      await Promise.all(Array.from({ length: 200 }, (_, i) => send(`m${i}`)));
+      const sent = await all(plant, out);
+      expect(await untilRefused()).toMatchObject({
+        message: expect.stringContaining('No consumer has confirmed anything'),
+      });
+      const erp = { consumer: 'erp', limit: 1000 };
+      await fetchFacts(enterprise.store, into, erp);
+      expect(await untilRefused()).toMatchObject({
+        message: expect.stringContaining('Consumer "erp" pins'),
+      });
+      const { bytes, last = 0 } = (await enterprise.store.state(into)) ?? {};
+      expect(bytes).toBeLessThan(limits.maxBytes);
+      expect(last).toBeLessThan(200);
+      // What has not crossed waits at the source, and nothing of it is in quarantine.
+      expect(await enterprise.store.frontier(into)).toMatchObject({ offset: last });
+      expect(await plant.store.consumers(out)).toMatchObject([{ cursor: last }]);
+      expect(await enterprise.store.quarantined(into, { after: 0, limit: 1 })).toEqual([]);
+      const seen: string[] = [];
+      while (seen.length < 200) {
+        const { entries } = await fetchFacts(enterprise.store, into, erp);
+        seen.push(...entries.map(({ key }) => key));
+        await confirmReceipt(enterprise.store, into, {
+          consumer: 'erp',
+          offset: entries.at(-1)?.offset ?? 0,
+        });
+        await untilRefused();
+      }
+      expect(seen).toEqual(sent.map(({ key }) => key));
+    },
+  );
 });
 
 test('BND-9: a disk that has no room stops appends, whatever the stream may hold', async () => {

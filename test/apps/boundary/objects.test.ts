@@ -29,13 +29,13 @@ async function whole(bytes: AsyncIterable<Uint8Array>): Promise<Buffer> {
   return Buffer.concat(parts);
 }
 
-async function scene(maxBytes = 1024 ** 3) {
+async function scene(maxBytes = 1024 ** 3, room?: () => Promise<number>) {
   const { database } = await boundaryDatabase();
   const folder = await mkdtemp(join(tmpdir(), 'tallyman-objects-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   const blobs = await FileBlobs.open(folder);
   const store = storeOn(database);
-  const objects = new Objects({ database, blobs, maxBytes });
+  const objects = new Objects({ database, blobs, maxBytes, ...(room && { room }) });
   const collect = (graceMs = 0, holdGraceMs = 0, uploadGraceMs = graceMs): Promise<Collected> =>
     collectOrphans({ database, blobs, store, uploadGraceMs, graceMs, holdGraceMs });
   const files = () => globSync('**/*', { cwd: folder, withFileTypes: true }).filter((each) => each.isFile());
@@ -96,6 +96,31 @@ describe('objects', () => {
     await expect(objects.info(other)).rejects.toMatchObject({ reason: 'no_such_object' });
     expect(await whole((await objects.get(name)).bytes)).toEqual(Buffer.from('first'));
     expect(files()).toHaveLength(1);
+  });
+
+  test('BND-9: an object that would take the reserve of the disk is refused, at once or while it comes, and leaves nothing', async () => {
+    let room = 10;
+    const { objects, files } = await scene(1024 ** 3, async () => room);
+    const full = { code: 'RESOURCE_EXHAUSTED', reason: 'disk_full' };
+    let isRead = false;
+    async function* source() {
+      isRead = true;
+      yield Buffer.from('x');
+    }
+    await expect(objects.put(name, source(), { size: 11 })).rejects.toMatchObject(full);
+    expect(isRead).toBe(false);
+    // How much comes is not known, and others take the space meanwhile.
+    async function* endless() {
+      for (;;) {
+        yield Buffer.alloc(1024 ** 2);
+        room = 0;
+      }
+    }
+    await expect(objects.put(name, endless())).rejects.toMatchObject(full);
+    expect([files(), await objects.resumable(name)]).toEqual([[], 0]);
+    await expect(objects.put(name, chunks(Buffer.from('x')))).rejects.toMatchObject(full);
+    room = 10;
+    await objects.put(name, chunks(Buffer.from('0123456789')), { size: 10 });
   });
 
   test('BND-5: 16 uploads of one name at once: those with the same bytes agree, the others are refused', async () => {

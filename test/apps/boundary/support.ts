@@ -1,5 +1,6 @@
 import { onTestFinished } from 'vitest';
 import { boundaryComponent } from '../../../src/apps/boundary/component.ts';
+import type { NodeStoreOptions } from '../../../src/apps/boundary/store/node-store.ts';
 import { PostgresFactStore } from '../../../src/apps/boundary/store/postgres/store.ts';
 import { Database } from '../../../src/engine/database/database.ts';
 import { engineComponent } from '../../../src/engine/database/migrate.ts';
@@ -19,8 +20,8 @@ export async function boundaryDatabase(): Promise<{ url: string; database: Datab
   return { url, database };
 }
 
-export function storeOn(database: Database): PostgresFactStore {
-  const store = new PostgresFactStore(database);
+export function storeOn(database: Database, options?: NodeStoreOptions): PostgresFactStore {
+  const store = new PostgresFactStore(database, options);
   onTestFinished(() => store.stop());
   return store;
 }

@@ -12,7 +12,7 @@ import { StreamWatch } from '../../../src/apps/boundary/watch.ts';
 import { silentLogger } from '../../../src/engine/logger.ts';
 import { settingsOf } from '../../../src/host/app.ts';
 import { loadConfig } from '../../../src/host/config.ts';
-import { fact } from './store/facts.ts';
+import { fact, sign } from './store/facts.ts';
 import { boundaryDatabase } from './support.ts';
 import { pairedZones } from './zones.ts';
 
@@ -228,6 +228,22 @@ describe('the watch over streams', () => {
     await watch.look();
     expect(watch.troubles).toEqual([]);
     expect(await events()).toEqual(['boundary.stream.full', 'boundary.stream.accepting']);
+  });
+
+  test('BND-9: a disk without room takes neither objects nor facts of peers', async () => {
+    const { node } = await scene({ TALLYMAN_BOUNDARY_LIMITS_RESERVE_BYTES: `${2 ** 52}` });
+    async function* bytes() {
+      yield Buffer.from('x');
+    }
+    await expect(
+      node.objects.put({ tenantId: 'default', bucket: 'files', key: 'a' }, bytes()),
+    ).rejects.toMatchObject({ code: 'RESOURCE_EXHAUSTED', reason: 'disk_full' });
+    const into: StreamId = { ...out, buffer: 'forward', from: 'enterprise', to: 'plant-a' };
+    const entry = { offset: 1, key: 'm1', digest: '', chain: '', text: '{}' };
+    await expect(
+      node.store.deliver(into, { epoch: '', chainBefore: '', entries: [entry] }, sign),
+    ).rejects.toMatchObject({ code: 'RESOURCE_EXHAUSTED', reason: 'stream_full' });
+    expect(await node.store.state(into)).toBeUndefined();
   });
 
   test('BND-9: a stream that cannot be trimmed is named, and holds up no other; the index forgets in statements that end soon', async () => {

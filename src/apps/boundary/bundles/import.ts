@@ -190,7 +190,7 @@ async function takeObject(
     else if (here.digest === digest) stored = name;
   }
   for (const { name, mediaType } of absent) {
-    await objects.put(name, stored ? (await objects.get(stored)).bytes : bytes, { digest, mediaType });
+    await objects.put(name, stored ? (await objects.get(stored)).bytes : bytes, { digest, mediaType, size });
     stored = name;
   }
 }

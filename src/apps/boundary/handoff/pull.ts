@@ -123,8 +123,15 @@ async function fetchObject(
       return openObject(peer, { bucket, key, from: 0 }, signal);
     },
   );
-  if (size > objects.maxBytes) await leave();
-  else await objects.put(name, bytes.rest, { digest, mediaType, from: bytes.from });
+  try {
+    if (size <= objects.maxBytes)
+      await objects.put(name, bytes.rest, {
+        ...{ digest, mediaType, from: bytes.from },
+        size: size - bytes.from,
+      });
+  } finally {
+    await leave();
+  }
   return size;
 }
 

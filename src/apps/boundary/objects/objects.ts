@@ -15,6 +15,8 @@ export interface PutOptions {
   readonly mediaType?: string | undefined;
   /** Continues an upload that broke off, with the bytes from here on; `digest` is needed then. Default 0: from the start. */
   readonly from?: number;
+  /** How many bytes come, if that is known: without room for them none is written. */
+  readonly size?: number | undefined;
 }
 
 export interface GetRange {
@@ -28,18 +30,25 @@ export interface ObjectsOptions {
   readonly database: Database;
   readonly blobs: Blobs;
   readonly maxBytes: number;
+  /** Bytes that may still be written. Default: the storage says itself when it is full. */
+  readonly room?: () => Promise<number>;
 }
+
+/** Free space is looked at again after so many bytes: other uploads and facts take it as well. */
+const lookAfterBytes = 8 * 1024 * 1024;
 
 export class Objects {
   readonly #database: Database;
   readonly #blobs: Blobs;
   readonly #maxBytes: number;
+  readonly #room: ObjectsOptions['room'];
   readonly #holds: Batcher<Hold, string | null>;
 
-  constructor({ database, blobs, maxBytes }: ObjectsOptions) {
+  constructor({ database, blobs, maxBytes, room }: ObjectsOptions) {
     this.#database = database;
     this.#blobs = blobs;
     this.#maxBytes = maxBytes;
+    this.#room = room;
     this.#holds = new Batcher({
       send: async (holds) => (await names.hold(database, holds)).map((digest) => digest ?? null),
       maxBatch: 1000,
@@ -52,17 +61,21 @@ export class Objects {
     return this.#maxBytes;
   }
 
-  /** Resolves when bytes and name are durable. The same name and bytes again give the same answer. */
+  /**
+   * Resolves when bytes and name are durable. The same name and bytes again give the same answer. RESOURCE_EXHAUSTED (disk_full) if
+   * they would take space that must be left free; nothing of them is kept then.
+   */
   async put(
     name: ObjectName,
     source: AsyncIterable<Uint8Array>,
-    { digest, mediaType, from = 0 }: PutOptions = {},
+    { digest, mediaType, from = 0, size = 1 }: PutOptions = {},
   ): Promise<BlobInfo> {
     checkName(name);
     if (digest !== undefined) requireDigest(digest, 'digest');
     else if (from > 0) throw resumeNeedsDigest();
     if (mediaType !== undefined) requireToken(mediaType, 'media_type', 256);
-    const staged = await this.#blobs.stage(source, {
+    await this.#requireRoom(name, size);
+    const staged = await this.#blobs.stage(this.#whileRoom(name, source), {
       maxBytes: this.#maxBytes,
       resume: { uploadId: uploadIdOf(name), from },
     });
@@ -84,6 +97,30 @@ export class Objects {
     } finally {
       await staged.discard();
     }
+  }
+
+  async *#whileRoom(name: ObjectName, source: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+    let unseen = 0;
+    for await (const chunk of source) {
+      unseen += chunk.length;
+      if (unseen >= lookAfterBytes) {
+        await this.#requireRoom(name, unseen);
+        unseen = 0;
+      }
+      yield chunk;
+    }
+  }
+
+  async #requireRoom(name: ObjectName, bytes: number): Promise<void> {
+    const room = (await this.#room?.()) ?? bytes;
+    if (room < bytes)
+      throw new BoundaryError(
+        'RESOURCE_EXHAUSTED',
+        'disk_full',
+        `${describeObject(name)} would take space that boundary.limits.reserveBytes leaves free: the disk has room for ` +
+          `${Math.max(0, room)} bytes beyond it, and ${bytes} come; nothing was stored. Put it again when there is room.`,
+        { details: { room: Math.max(0, room), bytes } },
+      );
   }
 
   /** How many bytes of an upload that broke off are kept: `put` can go on there. */

@@ -87,6 +87,7 @@ async function put(
     digest: typeof digest === 'string' ? digest : undefined,
     mediaType: headers['content-type'],
     from,
+    size: lengthIn(headers),
   });
   answerJson(response, 200, stored);
 }
@@ -96,19 +97,24 @@ async function put(
  * an object never changes, and the rest of this one would not be missed.
  */
 async function* bodyOf(request: Request): AsyncIterable<Uint8Array> {
-  const announced = request.headers['content-length'];
+  const announced = lengthIn(request.headers);
   let bytes = 0;
   for await (const chunk of request as AsyncIterable<Uint8Array>) {
     bytes += chunk.length;
     yield chunk;
   }
-  if (request.aborted || (announced !== undefined && bytes !== Number(announced))) throw cutOff();
+  if (request.aborted || (announced !== undefined && bytes !== announced)) throw cutOff();
 }
 
 const cutOff = (): Error =>
   Object.assign(new Error('the request was cut off before all of its body had come'), {
     code: 'ERR_STREAM_PREMATURE_CLOSE',
   });
+
+/** Undefined: the body comes in chunks. */
+function lengthIn({ 'content-length': length }: Request['headers']): number | undefined {
+  return length === undefined || length === '' ? undefined : Number(length);
+}
 
 async function get(
   node: BoundaryNode,

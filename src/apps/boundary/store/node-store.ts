@@ -31,14 +31,24 @@ import type {
   StreamState,
 } from './store.ts';
 
+export interface NodeStoreOptions {
+  /** Asked before a peer's facts go into a forward buffer; throws if it has no room for so many bytes. Default: there is room. */
+  readonly admit?: (stream: StreamId, bytes: number) => Promise<void>;
+}
+
+/** Of a gap record. */
+const aboutAGap = 200;
+
 /** Facts in a log, everything else in tables of the schema `boundary`. */
 export class NodeStore implements FactStore {
   readonly #database: Database;
   readonly #log: FactLog;
+  readonly #admit: NodeStoreOptions['admit'];
 
-  constructor(database: Database, log: FactLog) {
+  constructor(database: Database, log: FactLog, { admit }: NodeStoreOptions = {}) {
     this.#database = database;
     this.#log = log;
+    this.#admit = admit;
   }
 
   append(stream: StreamId, fact: NewFact): Promise<Appended> {
@@ -89,11 +99,12 @@ export class NodeStore implements FactStore {
     return this.#log.newEpoch(stream, nextOffset);
   }
 
-  deliver(
+  async deliver(
     stream: StreamId,
     delivery: Delivery,
     sign: (receipt: Receipt) => SignedReceipt,
   ): Promise<Delivered> {
+    await this.#requireRoom(stream, delivery);
     return deliver(stream, delivery, { log: this.#log, tables: this.#of(stream), sign });
   }
 
@@ -205,6 +216,20 @@ export class NodeStore implements FactStore {
 
   stop(): Promise<void> {
     return this.#log.stop();
+  }
+
+  /** Whatever way it came. A delivery that comes again needs no room: its source waits for the answer that was lost. */
+  async #requireRoom(stream: StreamId, { entries, dropped = [] }: Delivery): Promise<void> {
+    const last = entries.at(-1)?.offset ?? dropped.at(-1)?.to;
+    if (!this.#admit || last === undefined) return;
+    const ofFacts = entries.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
+    const gaps = dropped.reduce((sum, { from, to }) => sum + to - from + 1, 0);
+    try {
+      await this.#admit(stream, ofFacts + gaps * aboutAGap);
+    } catch (error) {
+      const { offset = 0 } = (await this.frontier(stream)) ?? {};
+      if (last > offset) throw error;
+    }
   }
 
   #of(stream: StreamId): TenantDatabase {

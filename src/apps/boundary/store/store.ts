@@ -188,7 +188,7 @@ export interface FactStore {
    *
    * Skips what was received before. Refuses a delivery that does not fit what was received (see `checkDelivery`). Puts an entry that
    * cannot be taken into quarantine, and a gap record at its offset. A fact that stands for one in quarantine resolves it. What
-   * the source has dropped gets gap records.
+   * the source has dropped gets gap records. A full stream takes nothing that is new (RESOURCE_EXHAUSTED, stream_full).
    */
   deliver(
     stream: StreamId,

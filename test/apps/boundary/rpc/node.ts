@@ -31,7 +31,7 @@ export async function testNode(
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   const zones = new Zones(['plant-a', 'enterprise', 'lab']);
   const zone = zones.resolve(slug, 'zone');
-  const store = storeOn(database);
+  const store = storeOn(database, { admit: (stream, bytes) => admission.admit(stream, bytes) });
   const objects = new Objects({ database, blobs: await FileBlobs.open(folder), maxBytes: maxObjectBytes });
   const admission = new Admission({
     store,
