@@ -1,5 +1,5 @@
 /** From a fact as a producer sends it to its offset: checked, its object held, room found, appended. */
-import { BoundaryError, invalid } from './domain/errors.ts';
+import { BoundaryError, heldBack, invalid } from './domain/errors.ts';
 import { checkFact, contentDigest, type Fact, type FactInput } from './domain/fact.ts';
 import { recordOf } from './domain/record.ts';
 import { slugOf, type Zone, type Zones } from './domain/zones.ts';
@@ -31,6 +31,17 @@ const aboutARecord = 400;
 
 type Outcome = { readonly appended: Appended } | { readonly refused: Error };
 
+/** A fact that can be appended now. */
+interface Ready {
+  readonly stream: StreamId;
+  readonly fact: Fact;
+  readonly made: NewFact;
+  /** On the clock of `performance`: since when its object is held. */
+  readonly heldAt?: number;
+  /** It is in already. */
+  readonly found?: Appended;
+}
+
 export class Intake {
   readonly #options: IntakeOptions;
   readonly #now: () => number;
@@ -49,8 +60,8 @@ export class Intake {
   /** Resolves when the fact is durable here; never waits for the other zone. */
   append(caller: Caller, input: FactInput): Promise<Appended> {
     return this.#during(async () => {
-      const appendNow = await this.#prepare(caller, input);
-      return appendNow();
+      const { stream, made, found } = await this.#renewHold(await this.#prepare(caller, input));
+      return found ?? this.#options.store.append(stream, made);
     });
   }
 
@@ -77,16 +88,34 @@ export class Intake {
   }
 
   async #appendAll(caller: Caller, inputs: readonly FactInput[]): Promise<Outcome[]> {
-    const prepared = heldBack(
-      inputs,
-      await Promise.allSettled(inputs.map((input) => this.#prepare(caller, input))),
+    const prepared = await Promise.allSettled(inputs.map((input) => this.#prepare(caller, input)));
+    const outcomes: Outcome[] = [];
+    const byZone = new Map<string, { readonly stream: StreamId; readonly facts: [i: number, NewFact][] }>();
+    for (const [i, each] of withHeldBack(inputs, await this.#renewHolds(prepared)).entries()) {
+      if (each.status === 'rejected') {
+        outcomes[i] = { refused: each.reason as Error };
+        continue;
+      }
+      const { stream, made, found } = each.value;
+      if (found) {
+        outcomes[i] = { appended: found };
+        continue;
+      }
+      const those = byZone.get(stream.to) ?? { stream, facts: [] };
+      those.facts.push([i, made]);
+      byZone.set(stream.to, those);
+    }
+    await Promise.all(
+      [...byZone.values()].map(async ({ stream, facts }) => {
+        const answers = await this.#options.store.appendAll(
+          stream,
+          facts.map(([, made]) => made),
+        );
+        for (const [n, answer] of answers.entries())
+          outcomes[facts[n]?.[0] ?? 0] = answer instanceof Error ? { refused: answer } : { appended: answer };
+      }),
     );
-    const outcomes = await Promise.allSettled(
-      prepared.map((each) => (each.status === 'fulfilled' ? each.value() : Promise.reject(each.reason))),
-    );
-    return outcomes.map((each) =>
-      each.status === 'fulfilled' ? { appended: each.value } : { refused: each.reason as Error },
-    );
+    return outcomes;
   }
 
   async #appendInOrder(caller: Caller, inputs: readonly FactInput[]): Promise<(Error | undefined)[]> {
@@ -139,34 +168,43 @@ export class Intake {
     return { stream, fact, made: { record: recordOf(fact, this.#now()), digest: contentDigest(fact) } };
   }
 
-  /** Everything that may take time, but for the append itself. */
-  async #prepare(caller: Caller, input: FactInput): Promise<() => Promise<Appended>> {
+  /**
+   * Everything that may take time, but for the append itself. The hold comes before that, so that the object cannot go before
+   * its fact is in.
+   */
+  async #prepare(caller: Caller, input: FactInput): Promise<Ready> {
     const { store, admission } = this.#options;
     const { stream, fact, made } = this.#check(caller, input);
-    const { tenantId } = caller;
     try {
       await admission.admit(stream, fact.object.length + aboutARecord);
     } catch (error) {
       // A retry of what is in needs no room, also after it was trimmed.
-      const found = await store.find(tenantId, 'store', fact.from, fact.messageId);
+      const found = await store.find(caller.tenantId, 'store', fact.from, fact.messageId);
       if (!found || !made.digest.startsWith(found.digest)) throw error;
-      return async () => ({ offset: found.offset, existing: true });
+      return { stream, fact, made, found: { offset: found.offset, existing: true } };
     }
-    return fact.reference ? this.#held(stream, fact, made) : () => store.append(stream, made);
+    if (!fact.reference) return { stream, fact, made };
+    await this.#hold(stream, fact);
+    return { stream, fact, made, heldAt: performance.now() };
   }
 
-  /**
-   * The hold comes first, so that the object cannot go before its fact is in. A process that was paused in between does not
-   * rely on a hold that may have been released.
-   */
-  async #held(stream: StreamId, fact: Fact, made: NewFact): Promise<() => Promise<Appended>> {
-    const { store, holdGraceMs } = this.#options;
-    await this.#hold(stream, fact);
-    const heldAt = performance.now();
-    return async () => {
-      if (performance.now() - heldAt > holdGraceMs / 2) await this.#hold(stream, fact);
-      return store.append(stream, made);
-    };
+  /** A process that was paused since does not rely on a hold that may have been released. */
+  async #renewHold(ready: Ready): Promise<Ready> {
+    if (this.#isOld(ready)) await this.#hold(ready.stream, ready.fact);
+    return ready;
+  }
+
+  async #renewHolds(prepared: PromiseSettledResult<Ready>[]): Promise<PromiseSettledResult<Ready>[]> {
+    if (!prepared.some((each) => each.status === 'fulfilled' && this.#isOld(each.value))) return prepared;
+    return Promise.allSettled(
+      prepared.map((each) =>
+        each.status === 'fulfilled' ? this.#renewHold(each.value) : Promise.reject(each.reason),
+      ),
+    );
+  }
+
+  #isOld({ heldAt }: Ready): boolean {
+    return heldAt !== undefined && performance.now() - heldAt > this.#options.holdGraceMs / 2;
   }
 
   async #hold({ tenantId, buffer, from, to }: StreamId, { reference, messageId }: Fact): Promise<void> {
@@ -180,7 +218,7 @@ export class Intake {
  * A fact that cannot be taken now keeps back those behind it that go to the same zone: a caller that sends them again has them
  * in order. One that can never be taken keeps back nothing.
  */
-function heldBack<T>(
+function withHeldBack<T>(
   inputs: readonly FactInput[],
   prepared: readonly PromiseSettledResult<T>[],
 ): PromiseSettledResult<T>[] {
@@ -192,7 +230,7 @@ function heldBack<T>(
       if (before === undefined && mayPass(each.reason)) stuck.set(slugOf(toZone), messageId);
       return each;
     }
-    return before === undefined ? each : { status: 'rejected' as const, reason: behind(before) };
+    return before === undefined ? each : { status: 'rejected' as const, reason: heldBack(before) };
   });
 }
 
@@ -204,13 +242,6 @@ const isForGood = (error: unknown): error is Error =>
   error instanceof BoundaryError
     ? error.code === 'INVALID_ARGUMENT' || error.code === 'ALREADY_EXISTS'
     : /^(22|23|54)/.test((error as { code?: string }).code ?? '');
-
-const behind = (messageId: string): BoundaryError =>
-  new BoundaryError(
-    'ABORTED',
-    'held_back',
-    `fact "${messageId}", which comes before it, cannot be taken now: send both again`,
-  );
 
 const elsewhere = (from: Zone, zone: Zone): BoundaryError =>
   invalid(

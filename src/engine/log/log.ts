@@ -9,6 +9,7 @@ import { type Answer, type Appended, answersFor, byKey, conflict, placesOf } fro
 import { batchesOf } from './batches.ts';
 import { keyHashOf, type LogEntry, type NewEntry, type Prepared, prepare } from './entry.ts';
 import * as read from './read.ts';
+import { codeOf, isRefusal, type Queued, Sequence, sendPart, type Turn } from './sequence.ts';
 import { type Head, type ResolvedStream, resolve, type StreamInfo, type StreamRef } from './stream.ts';
 import { deleteStream, trim } from './trim.ts';
 import { lookUntilGrown } from './waiters.ts';
@@ -50,7 +51,7 @@ export interface FoundKey {
 }
 
 interface Line {
-  readonly batcher: Batcher<Prepared, Appended>;
+  readonly batcher: Batcher<Queued, Appended>;
   /** Callers without an answer; a line without any is deleted. */
   callers: number;
   /** The last batch met keys that were taken, so the next one may. */
@@ -90,22 +91,22 @@ export class Log {
    * The same key with other content is refused (CONFLICTING_DUPLICATE); the others of the commit do not notice.
    */
   async append(ref: StreamRef, entry: NewEntry): Promise<Appended> {
+    return this.#submit(resolve(ref), entry);
+  }
+
+  /**
+   * The same for entries of one caller whose order counts: an answer for each, in their order. They share commits with others as
+   * well. Behind an entry that cannot be appended now nothing is appended (HELD_BACK), so that the order is kept when the caller
+   * appends them again. An entry that can never be appended holds back nothing.
+   */
+  async appendAll(ref: StreamRef, entries: readonly NewEntry[]): Promise<Answer[]> {
     const stream = resolve(ref);
-    const prepared = this.#prepare(stream, entry);
-    if (this.#waitingBytes > 0 && this.#waitingBytes + prepared.bytes > this.#maxWaitingBytes)
-      throw new TallymanError(
-        'LOG_BUSY',
-        `${this.#waitingBytes} bytes wait to be appended; the limit is ${this.#maxWaitingBytes}. Nothing was written: ` +
-          'append again when earlier calls have resolved.',
-      );
-    const line = this.#lines.get(stream.id) ?? this.#newLine(stream);
-    line.callers += 1;
-    this.#waitingBytes += prepared.bytes;
-    try {
-      return await line.batcher.add(prepared);
-    } finally {
-      this.#waitingBytes -= prepared.bytes;
-    }
+    const sequence = new Sequence();
+    return Promise.all(
+      entries.map((entry, n) =>
+        this.#submit(stream, entry, { sequence, n }).catch((error: unknown) => error as Error),
+      ),
+    );
   }
 
   /**
@@ -222,6 +223,28 @@ export class Log {
     return this.#watch.stop();
   }
 
+  async #submit(stream: ResolvedStream, entry: NewEntry, turn?: Turn): Promise<Appended> {
+    const prepared = this.#prepare(stream, entry);
+    const held = turn?.sequence.heldBack(turn.n);
+    if (held) throw held;
+    if (this.#waitingBytes > 0 && this.#waitingBytes + prepared.bytes > this.#maxWaitingBytes) {
+      turn?.sequence.stop(turn.n, prepared.key);
+      throw new TallymanError(
+        'LOG_BUSY',
+        `${this.#waitingBytes} bytes wait to be appended; the limit is ${this.#maxWaitingBytes}. Nothing was written: ` +
+          'append again when earlier calls have resolved.',
+      );
+    }
+    const line = this.#lines.get(stream.id) ?? this.#newLine(stream);
+    line.callers += 1;
+    this.#waitingBytes += prepared.bytes;
+    try {
+      return await line.batcher.add(turn ? { ...prepared, turn } : prepared);
+    } finally {
+      this.#waitingBytes -= prepared.bytes;
+    }
+  }
+
   #prepare({ keyPrefix }: ResolvedStream, entry: NewEntry): Prepared {
     return prepare(entry, { keyPrefix, maxPayloadBytes: this.#maxPayloadBytes });
   }
@@ -241,9 +264,10 @@ export class Log {
     return line;
   }
 
-  async #sendAll(stream: ResolvedStream, line: Line, entries: Prepared[]): Promise<Answer[]> {
+  async #sendAll(stream: ResolvedStream, line: Line, entries: Queued[]): Promise<Answer[]> {
     const answers: Answer[] = [];
-    for (const batch of batchesOf(entries)) answers.push(...(await this.#send(stream, line, batch)));
+    for (const batch of batchesOf(entries))
+      answers.push(...(await sendPart(batch, (part) => this.#send(stream, line, part))));
     this.#watch.grew(stream.id);
     line.callers -= entries.length;
     if (line.callers === 0) this.#lines.delete(stream.id);
@@ -251,7 +275,7 @@ export class Log {
   }
 
   /** Never rejects: an error is the answer for the callers that it concerns. */
-  async #send(stream: ResolvedStream, line: Line, entries: Prepared[], again = false): Promise<Answer[]> {
+  async #send(stream: ResolvedStream, line: Line, entries: Queued[], again = false): Promise<Answer[]> {
     const { distinct, indexOf } = byKey(entries);
     try {
       const appended = await logAppend(this.#database, {
@@ -272,7 +296,8 @@ export class Log {
         return entries.map(() => explained(error, stream.name) as Error);
       // One of them is the cause, and only that one must fail.
       const answers: Answer[] = [];
-      for (const entry of entries) answers.push(...(await this.#send(stream, line, [entry])));
+      for (const entry of entries)
+        answers.push(...(await sendPart([entry], (part) => this.#send(stream, line, part))));
       return answers;
     }
   }
@@ -288,11 +313,6 @@ const argumentsOf = (stream: ResolvedStream, entries: readonly Prepared[]) => ({
   bytes: `{${entries.map((entry) => entry.bytes).join(',')}}` as const,
   payloads: entries.map((entry) => entry.payload).join('\n'),
 });
-
-/** Errors about the data of a statement: bad values (22), violated constraints (23), limits such as nesting (54). */
-const isRefusal = (error: unknown): boolean => /^(22|23|54)/.test(codeOf(error));
-
-const codeOf = (error: unknown): string => (error as { code?: string }).code ?? '';
 
 /** What SQL raises, in the words of the interface. */
 function explained(error: unknown, stream: string): unknown {

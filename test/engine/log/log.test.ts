@@ -25,6 +25,8 @@ const keysOf = (count: number, name = 'k'): string[] => numbers(1, count).map((n
 const offsetsIn = async (stream = 'facts'): Promise<number[]> =>
   (await log.read(stream, { limit: 100_000 })).map(({ offset }) => offset);
 
+const codeOf = (answer: object): unknown => ('code' in answer ? answer.code : 'in');
+
 describe('append', () => {
   it('BND-4: concurrent callers share commits, and get dense offsets in the order of their calls', async () => {
     const answers = await appendAll(keysOf(2500));
@@ -156,6 +158,40 @@ describe('append', () => {
     const payload = 'x'.repeat(900_000);
     const answers = await Promise.all(keysOf(12).map((key) => log.append('facts', { key, payload })));
     expect(answers.map(({ offset }) => offset)).toEqual(numbers(1, 12));
+  });
+
+  it('BND-14: entries of one call keep their order: behind one that cannot be appended now nothing is appended', async () => {
+    await log.append('facts', entry('taken', 1));
+    await fresh.database.query(
+      `create function not_now() returns trigger language plpgsql as
+         $$ begin raise exception 'not now' using errcode = '57014'; end $$`,
+    );
+    await fresh.database.query(
+      `create trigger not_now before insert on tallyman.log_entries for each row
+         when (new.key = 'c300') execute function not_now()`,
+    );
+    // The first commit has these and 500 entries of the call, and fails. The next one does not.
+    const others = Promise.allSettled(keysOf(500, 'other').map((key) => log.append('facts', entry(key))));
+    const call = keysOf(700, 'c').map((key) => entry(key));
+    const [answers, after] = await Promise.all([
+      log.appendAll('facts', call),
+      log.append('facts', entry('after')),
+      others,
+    ]);
+    expect(answers.map(codeOf)).toEqual(numbers(1, 700).map((n) => (n <= 500 ? '57014' : 'HELD_BACK')));
+    expect(after).toEqual({ offset: 2, existing: false });
+    await fresh.database.query('drop trigger not_now on tallyman.log_entries');
+    expect(await log.appendAll('facts', call)).toEqual(
+      numbers(3, 702).map((offset) => ({ offset, existing: false })),
+    );
+    // What can never be appended holds back nothing.
+    const mixed = [entry('x'), entry('taken', 2), entry('large', 'x'.repeat(2 ** 20)), entry('y')];
+    expect((await log.appendAll('facts', mixed)).map(codeOf)).toEqual([
+      'in',
+      'CONFLICTING_DUPLICATE',
+      'PAYLOAD_TOO_LARGE',
+      'in',
+    ]);
   });
 
   it('asks by key whatever the plan was made for: a session that began with an empty log walks no stream', async () => {

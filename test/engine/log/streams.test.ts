@@ -298,3 +298,15 @@ it('refuses to hold more than a limit of bytes in memory, and goes on when there
   // One that is larger than the limit by itself is not refused forever.
   expect((await small.append('facts', entry('large', 'x'.repeat(2000)))).offset).toBe(4);
 });
+
+it('BND-14: an entry that there is no room for holds back smaller ones of its call, and those before it go', async () => {
+  const small = new Log(fresh.database, { maxWaitingBytes: 1000 });
+  const call = [entry('a', 1), entry('b', 'x'.repeat(1200)), entry('c', 1)];
+  const answers = await small.appendAll('facts', call);
+  expect(answers.map((each) => ('offset' in each ? each.offset : (each as { code?: string }).code))).toEqual([
+    1,
+    'LOG_BUSY',
+    'HELD_BACK',
+  ]);
+  expect((await log.read('facts')).map(({ key }) => key)).toEqual(['a']);
+});

@@ -34,3 +34,10 @@ export class BoundaryError extends TallymanError {
 /** A field that is not as it must be. */
 export const invalid = (field: string, what: string): BoundaryError =>
   new BoundaryError('INVALID_ARGUMENT', 'invalid_field', `${field} ${what}`, { details: { field } });
+
+export const heldBack = (behind: string): BoundaryError =>
+  new BoundaryError(
+    'ABORTED',
+    'held_back',
+    `fact "${behind}", which comes before it, cannot be taken now: send both again`,
+  );

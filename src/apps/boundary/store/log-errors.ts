@@ -1,6 +1,6 @@
 /** Errors of a log, in the words of the boundary. */
 import { TallymanError } from '../../../engine/errors.ts';
-import { BoundaryError } from '../domain/errors.ts';
+import { BoundaryError, heldBack } from '../domain/errors.ts';
 import type { NewFact, StreamId } from './store.ts';
 
 /** `facts`: what was appended. If there were several, the error says which of them it is about. */
@@ -22,6 +22,8 @@ export function explained(error: unknown, stream: StreamId, facts: readonly NewF
       return new BoundaryError('INVALID_ARGUMENT', 'too_large', error.message, { cause: error, details });
     case 'LOG_BUSY':
       return new BoundaryError('RESOURCE_EXHAUSTED', 'busy', error.message, { cause: error, details });
+    case 'HELD_BACK':
+      return heldBack(String(error.details?.behind));
     default:
       return error;
   }

@@ -21,6 +21,7 @@ export type LogState = Omit<StreamState, 'fullSince'>;
 /** All methods of `FactStore` with these names promise the same. */
 export interface FactLog {
   append(stream: StreamId, fact: NewFact): Promise<Appended>;
+  appendAll(stream: StreamId, facts: readonly NewFact[]): Promise<(Appended | Error)[]>;
   appendInOrder(stream: StreamId, facts: readonly NewFact[]): Promise<void>;
   read(stream: StreamId, options: ReadOptions): Promise<StoredEntry[]>;
   find(tenantId: string, buffer: BufferRole, from: string, messageId: string): Promise<Found | undefined>;

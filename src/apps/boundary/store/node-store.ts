@@ -55,6 +55,10 @@ export class NodeStore implements FactStore {
     return this.#log.append(stream, fact);
   }
 
+  appendAll(stream: StreamId, facts: readonly NewFact[]): Promise<(Appended | Error)[]> {
+    return this.#log.appendAll(stream, facts);
+  }
+
   appendInOrder(stream: StreamId, facts: readonly NewFact[]): Promise<void> {
     return this.#log.appendInOrder(stream, facts);
   }

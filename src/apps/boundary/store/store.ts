@@ -155,7 +155,14 @@ export interface FactStore {
   append(stream: StreamId, fact: NewFact): Promise<Appended>;
 
   /**
-   * The same for facts whose order counts, in this order. On error a prefix may have been stored; nothing after the failing fact is
+   * The same for facts of one call: an answer for each, and offsets in this order. Behind a fact that cannot be appended now
+   * nothing is appended (ABORTED, held_back), so that the order is kept when the caller sends them again. A fact that can never be
+   * appended holds back nothing.
+   */
+  appendAll(stream: StreamId, facts: readonly NewFact[]): Promise<(Appended | Error)[]>;
+
+  /**
+   * Appends facts whose order counts, in commits of their own, in this order. On error a prefix may have been stored; nothing after the failing fact is
    * stored. The exception is a conflict: that fact can never be stored, and those after it may be.
    */
   appendInOrder(stream: StreamId, facts: readonly NewFact[]): Promise<void>;

@@ -192,6 +192,42 @@ test('BND-1: a fact that cannot be taken now keeps back those behind it, and not
   expect(await store.state(out)).toBeUndefined();
 });
 
+test('BND-14: after a commit that failed, the rest of its call is held back, and is in order when it is sent again', async () => {
+  const { node, store, database } = await testNode('plant-a');
+  await database.query(
+    `create function not_now() returns trigger language plpgsql as
+       $$ begin raise exception 'not now' using errcode = '57014'; end $$`,
+  );
+  await database.query(
+    `create trigger not_now before insert on tallyman.log_entries for each row
+       when (new.key = 'a1') execute function not_now()`,
+  );
+  const send = async (prefix: string) => {
+    const outcomes = await node.intake.appendAll(
+      { tenantId: 'default', authorize: () => {} },
+      numbers(800).map((n) => ({
+        messageId: `${prefix}${n}`,
+        fromZone: 'plant-a',
+        toZone: 'enterprise',
+        producedAt: 1,
+        subject: 'order:1',
+        predicate: 'is',
+        objectJson: '1',
+      })),
+    );
+    return outcomes.map((each) =>
+      'refused' in each ? ((each.refused as { reason?: string }).reason ?? 'failed') : each.appended.offset,
+    );
+  };
+  // One of both calls is cut in two by the end of the first commit, which fails. What is left of the other one goes on.
+  const [first, second] = await Promise.all([send('a'), send('b')]);
+  expect(new Set(first)).toEqual(new Set(['failed']));
+  expect(second).toEqual(numbers(800).map((n) => (n <= 200 ? 'failed' : 'held_back')));
+  expect(await store.state(out)).toBeUndefined();
+  await database.query('drop trigger not_now on tallyman.log_entries');
+  expect(await send('b')).toEqual(numbers(800));
+});
+
 /** A node whose stream to the enterprise is full when it is first looked at, and not full the next time. */
 async function fullStream() {
   const { node, store, objects } = await testNode('plant-a');

@@ -86,6 +86,24 @@ export function describeAppends(name: string, opened: () => Opened): void {
       expect((await all(out)).length).toBeLessThanOrEqual(602);
     });
 
+    test('BND-14: facts of one call share commits with others, and are in its order; each has its own answer', async () => {
+      const { out } = streams();
+      await opened().store.append(out, fact('taken'));
+      const call = [
+        fact('taken', { object: '2' }),
+        ...numbers(1, 600).map((n) => fact(`c${n}`)),
+        fact('taken'),
+      ];
+      const others = Promise.all(numbers(1, 600).map((n) => opened().store.append(out, fact(`o${n}`))));
+      const [conflict, ...answers] = await opened().store.appendAll(out, call);
+      await others;
+      expect(conflict).toMatchObject({ code: 'ALREADY_EXISTS', reason: 'conflicting_duplicate' });
+      expect(answers.at(-1)).toEqual({ offset: 1, existing: true });
+      const ids = messageIds([...(await all(out)), ...(await all(out, 1000))]);
+      expect(ids.filter((id) => id.startsWith('c'))).toEqual(numbers(1, 600).map((n) => `c${n}`));
+      expect(ids).toHaveLength(1201);
+    });
+
     test('BND-3: it is still so after the fact was trimmed', async () => {
       const { out, tenantId } = streams();
       await fill(out, 5);

@@ -3,6 +3,7 @@ import { Batcher } from '../../../../engine/batching/batcher.ts';
 import { type Answer, type Appended, answersFor, byKey } from '../../../../engine/log/answers.ts';
 import { batchesOf } from '../../../../engine/log/batches.ts';
 import type { Prepared } from '../../../../engine/log/entry.ts';
+import { type Queued, sendPart } from '../../../../engine/log/sequence.ts';
 import { mostMessages } from './commit.ts';
 import { isUnavailable } from './errors.ts';
 import type { JetStreamCluster } from './session.ts';
@@ -23,7 +24,7 @@ export class Appender {
   readonly #writer: Writer;
   readonly #turns: Turns;
   readonly #onGrown: () => void;
-  readonly #batcher: Batcher<Prepared, Appended>;
+  readonly #batcher: Batcher<Queued, Appended>;
   /** The last batch met ids that were taken, so the next one may: look first. */
   #careful = false;
 
@@ -40,7 +41,7 @@ export class Appender {
     });
   }
 
-  append(entry: Prepared): Promise<Appended> {
+  append(entry: Queued): Promise<Appended> {
     return this.#batcher.add(entry);
   }
 
@@ -55,10 +56,10 @@ export class Appender {
       }
   }
 
-  async #sendAll(entries: Prepared[]): Promise<Answer[]> {
+  async #sendAll(entries: Queued[]): Promise<Answer[]> {
     const answers: Answer[] = [];
     for (const batch of batchesOf(entries))
-      answers.push(...(await this.#writer.alone(() => this.#send(batch))));
+      answers.push(...(await sendPart(batch, (part) => this.#writer.alone(() => this.#send(part)))));
     this.#onGrown();
     return answers;
   }

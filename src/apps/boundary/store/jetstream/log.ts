@@ -3,6 +3,7 @@ import type { Database } from '../../../../engine/database/database.ts';
 import { TenantDatabase } from '../../../../engine/database/tenant.ts';
 import { TallymanError } from '../../../../engine/errors.ts';
 import { type NewEntry, newEpochChain, type Prepared, prepare } from '../../../../engine/log/entry.ts';
+import { Sequence, type Turn } from '../../../../engine/log/sequence.ts';
 import { GrowthWaiters, lookUntilGrown } from '../../../../engine/log/waiters.ts';
 import { type Frontier, streamName } from '../../domain/delivery.ts';
 import { BoundaryError } from '../../domain/errors.ts';
@@ -81,25 +82,17 @@ export class JetStreamLog implements FactLog {
     return this.#cluster.trouble;
   }
 
-  async append(stream: StreamId, fact: NewFact): Promise<Appended> {
-    const { writer, appender } = this.#writersOf(stream);
-    try {
-      const entry = prepared(writer.names, newEntry(fact));
-      if (this.#waitingBytes > 0 && this.#waitingBytes + entry.bytes > maxWaitingBytes)
-        throw new TallymanError(
-          'LOG_BUSY',
-          `${this.#waitingBytes} bytes wait to be appended; the limit is ${maxWaitingBytes}. Nothing was written: ` +
-            'append again when earlier calls have resolved.',
-        );
-      this.#waitingBytes += entry.bytes;
-      try {
-        return await appender.append(entry);
-      } finally {
-        this.#waitingBytes -= entry.bytes;
-      }
-    } catch (error) {
-      throw explained(error, stream, [fact]);
-    }
+  append(stream: StreamId, fact: NewFact): Promise<Appended> {
+    return this.#submit(stream, fact);
+  }
+
+  async appendAll(stream: StreamId, facts: readonly NewFact[]): Promise<(Appended | Error)[]> {
+    const sequence = new Sequence();
+    return Promise.all(
+      facts.map((fact, n) =>
+        this.#submit(stream, fact, { sequence, n }).catch((error: unknown) => error as Error),
+      ),
+    );
   }
 
   async appendInOrder(stream: StreamId, facts: readonly NewFact[]): Promise<void> {
@@ -268,6 +261,31 @@ export class JetStreamLog implements FactLog {
   async stop(): Promise<void> {
     await this.#cluster.stop();
     this.#waiters.wakeAll();
+  }
+
+  async #submit(stream: StreamId, fact: NewFact, turn?: Turn): Promise<Appended> {
+    const { writer, appender } = this.#writersOf(stream);
+    try {
+      const entry = prepared(writer.names, newEntry(fact));
+      const held = turn?.sequence.heldBack(turn.n);
+      if (held) throw held;
+      if (this.#waitingBytes > 0 && this.#waitingBytes + entry.bytes > maxWaitingBytes) {
+        turn?.sequence.stop(turn.n, entry.key);
+        throw new TallymanError(
+          'LOG_BUSY',
+          `${this.#waitingBytes} bytes wait to be appended; the limit is ${maxWaitingBytes}. Nothing was written: ` +
+            'append again when earlier calls have resolved.',
+        );
+      }
+      this.#waitingBytes += entry.bytes;
+      try {
+        return await appender.append(turn ? { ...entry, turn } : entry);
+      } finally {
+        this.#waitingBytes -= entry.bytes;
+      }
+    } catch (error) {
+      throw explained(error, stream, [fact]);
+    }
   }
 
   #writersOf(stream: StreamId): StreamWriters {

@@ -42,6 +42,13 @@ export class PostgresLog implements FactLog {
     }
   }
 
+  async appendAll(stream: StreamId, facts: readonly NewFact[]): Promise<(Appended | Error)[]> {
+    const answers = await this.#log.appendAll(this.#streams.of(stream), facts.map(newEntry));
+    return answers.map((answer, i) =>
+      answer instanceof Error ? (explained(answer, stream, facts.slice(i, i + 1)) as Error) : answer,
+    );
+  }
+
   /** One transaction: all of them or none. */
   async appendInOrder(stream: StreamId, facts: readonly NewFact[]): Promise<void> {
     const name = this.#streams.of(stream);
