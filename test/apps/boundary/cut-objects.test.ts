@@ -1,4 +1,6 @@
 import { randomBytes } from 'node:crypto';
+import { rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { createClient } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { describe, expect, test } from 'vitest';
@@ -7,7 +9,9 @@ import { pushOnce } from '../../../src/apps/boundary/handoff/push.ts';
 import { collectOrphans } from '../../../src/apps/boundary/objects/collect.ts';
 import { FileBlobs } from '../../../src/apps/boundary/objects/files.ts';
 import { BoundaryService } from '../../../src/apps/boundary/proto/tallyman/boundary/v1/boundary_pb.ts';
+import { redriveAll } from '../../../src/apps/boundary/redrive.ts';
 import { CutProxy } from './cut-proxy.ts';
+import { fileOf, whole } from './objects/bytes.ts';
 import { into, out, pulling, twoZones } from './two-zones.ts';
 
 const MiB = 1024 * 1024;
@@ -114,4 +118,56 @@ test('BND-8: an object that the receiver has collected before its fact came is s
   await expect(push()).rejects.toThrow('object_not_stored');
   expect(await push()).toBe(1);
   expect((await zones.plant.store.consumers(out))[0]?.cursor).toBe(1);
+});
+
+describe('the bytes of an object are gone where they were stored', () => {
+  for (const by of ['push', 'pull'] as const)
+    test(`BND-8: by ${by} its fact goes into quarantine on both sides, and a redrive brings it when they are there again`, async () => {
+      const zones = by === 'push' ? await twoZones() : await pulling();
+      const { plant, enterprise, append, putObject } = zones;
+      const step = 'pull' in zones ? zones.pull : zones.push;
+      const contents = { gone: 10, short: 1000, damaged: 2 * MiB, whole: 10 };
+      const bytes = new Map(Object.entries(contents).map(([key, length]) => [key, randomBytes(length)]));
+      const files = new Map<string, string>();
+      for (const [key, content] of bytes) {
+        const reference = await putObject(key, content);
+        files.set(key, fileOf(plant.folder, reference.digest));
+        await append(key, reference);
+      }
+      await rm(files.get('gone') ?? '');
+      await writeFile(files.get('short') ?? '', 'x');
+      await writeFile(files.get('damaged') ?? '', randomBytes(contents.damaged));
+      expect(await step()).toBe(4);
+      for (const [{ store }, stream] of [[plant, out] as const, [enterprise, into] as const])
+        expect(
+          (await store.quarantined(stream, { after: 0, limit: 10 })).map((each) => [
+            each.messageId,
+            each.reason,
+            each.message.startsWith(`object "${each.messageId}" in bucket "files" cannot be read: `),
+          ]),
+        ).toEqual(['gone', 'short', 'damaged'].map((id) => [id, 'object_lost', true]));
+      expect((await enterprise.store.frontier(into))?.offset).toBe(4);
+      for (const [key, content] of bytes) await putObject(key, content);
+      const { store, objects, admission } = plant;
+      expect(await redriveAll({ store, objects, admission, stream: out }, { reason: 'object_lost' })).toBe(3);
+      await untilCarried(step);
+      expect(await enterprise.store.quarantined(into, { after: 0, limit: 10, isOpen: true })).toEqual([]);
+      for (const [key, content] of bytes) {
+        const { bytes: read } = await enterprise.objects.get({ tenantId: 'default', bucket: 'files', key });
+        expect((await whole(read)).equals(content)).toBe(true);
+      }
+    });
+
+  test('BND-8: a disk that is not mounted is trouble that names the fact, and puts nothing into quarantine', async () => {
+    const { plant, append, putObject, push } = await twoZones();
+    await append('m1', await putObject('x', Buffer.from('bytes')));
+    const blobs = join(plant.folder, 'blobs');
+    await rename(blobs, `${blobs}.elsewhere`);
+    await expect(push()).rejects.toThrow(
+      /object "x" in bucket "files", which fact 1 names, cannot be read here: the folder .* is gone or empty/,
+    );
+    await rename(`${blobs}.elsewhere`, blobs);
+    expect(await push()).toBe(1);
+    expect(await plant.store.quarantined(out, { after: 0, limit: 10 })).toEqual([]);
+  });
 });

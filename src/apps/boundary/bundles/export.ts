@@ -6,9 +6,9 @@ import type { ObjectReference } from '../domain/object-reference.ts';
 import type { ReceiptKey } from '../domain/receipt.ts';
 import { isGap } from '../domain/record.ts';
 import { chainAt, droppedAfter, peerConsumer } from '../handoff/source.ts';
-import type { Objects } from '../objects/objects.ts';
+import { lossIn, type Objects } from '../objects/objects.ts';
 import type { FactStore, StoredEntry, StreamId, StreamState } from '../store/store.ts';
-import { type BundleManifest, bundleFormat, linesOf, names, sizes } from './format.ts';
+import { type BundleHeader, type BundleManifest, bundleFormat, linesOf, names, sizes } from './format.ts';
 import { BundleWriter } from './write.ts';
 
 export interface ExportOptions {
@@ -48,7 +48,7 @@ export async function exportBundle(
   if (after >= upTo) return undefined;
   const start = await startAfter(store, stream, state, after);
   const { tenantId, from, to } = stream;
-  const writer = await BundleWriter.create(path, {
+  const header: BundleHeader = {
     format: bundleFormat,
     kind: 'facts',
     tenantId,
@@ -58,13 +58,23 @@ export async function exportBundle(
     firstOffset: after + 1,
     chainBefore: start.chainBefore,
     createdAt: now(),
-  });
+  };
+  const write = async (isEachObjectRead: boolean): Promise<BundleManifest> => {
+    const writer = await BundleWriter.create(path, header);
+    try {
+      const end = await writeFacts(writer, options, { ...start, after, upTo, isEachObjectRead });
+      return await writer.finish(end, key);
+    } catch (error) {
+      await writer.abandon();
+      throw error;
+    }
+  };
   try {
-    const end = await writeFacts(writer, options, { ...start, after, upTo });
-    return await writer.finish(end, key);
+    return await write(false);
   } catch (error) {
-    await writer.abandon();
-    throw error;
+    if (lossIn(error) === undefined) throw error;
+    // What is lost is said with the facts, before their objects: read each object first.
+    return await write(true);
   }
 }
 
@@ -115,12 +125,14 @@ async function startAfter(
 interface Span extends Start {
   readonly after: number;
   readonly upTo: number;
+  /** To find those that are lost, before they are written. */
+  readonly isEachObjectRead: boolean;
 }
 
 async function writeFacts(
   writer: BundleWriter,
   { store, objects, stream, chunkFacts = sizes.chunkFacts }: ExportOptions,
-  { after, upTo, chainBefore, dropped }: Span,
+  { after, upTo, chainBefore, dropped, isEachObjectRead }: Span,
 ): Promise<{ lastOffset: number; chain: string }> {
   let lastOffset = after;
   let chain = chainBefore;
@@ -136,19 +148,18 @@ async function writeFacts(
       continue;
     }
     chain = requireSound(stream, entries, { offset: start.to, chain: start.chain });
+    const references = referencesIn(entries);
+    const lost = isEachObjectRead ? await lostOf(objects, stream, references) : new Map<string, string>();
     const lines = [
       ...passed.map((each) => ({ droppedFrom: each.from, droppedTo: each.to, chain: each.chain })),
-      ...entries.map(({ offset, key, digest, chain: own, text }) => ({
-        offset,
-        key,
-        digest,
-        chain: own,
-        record: text,
-      })),
+      ...entries.map(({ offset, key, digest, chain: own, text, record }) => {
+        const objectLost = isGap(record) ? undefined : lost.get(record.reference?.digest ?? '');
+        return { offset, key, digest, chain: own, record: text, ...(objectLost && { objectLost }) };
+      }),
     ];
     await writer.add(names.facts(first), linesOf(lines));
-    for (const reference of referencesIn(entries))
-      await writeObject(writer, objects, stream, first, reference);
+    for (const reference of references)
+      if (!lost.has(reference.digest)) await writeObject(writer, objects, stream, first, reference);
     lastOffset = entries.at(-1)?.offset ?? start.to;
     passed = [];
   }
@@ -199,6 +210,25 @@ function referencesIn(entries: readonly StoredEntry[]): ObjectReference[] {
     if (!isGap(record) && record.reference && !references.has(record.reference.digest))
       references.set(record.reference.digest, record.reference);
   return [...references.values()];
+}
+
+/** By digest: why an object cannot be carried. */
+async function lostOf(
+  objects: Pick<Objects, 'get'>,
+  { tenantId }: StreamId,
+  references: readonly ObjectReference[],
+): Promise<Map<string, string>> {
+  const lost = new Map<string, string>();
+  for (const { bucket, key, digest } of references)
+    try {
+      const { bytes } = await objects.get({ tenantId, bucket, key });
+      for await (const _ of bytes);
+    } catch (error) {
+      const why = lossIn(error);
+      if (why === undefined) throw error;
+      lost.set(digest, why);
+    }
+  return lost;
 }
 
 async function writeObject(

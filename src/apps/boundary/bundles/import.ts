@@ -206,7 +206,7 @@ function infoOf(objects: Objects, name: ObjectName): Promise<ObjectInfo | undefi
 async function takeFacts(
   { store, objects, sign, limits }: ImportOptions,
   stream: StreamId,
-  { delivery }: Chunk,
+  { delivery, lost }: Chunk,
   {
     sizes,
     frontier,
@@ -217,7 +217,8 @@ async function takeFacts(
       if (entry.offset <= (frontier?.offset ?? 0)) return entry;
       const { text: record, ...rest } = entry;
       const objectBytes = sizes.get(referenceIn(record)?.digest ?? '') ?? 0;
-      return receivedEntry(objects, stream, { ...rest, record, objectBytes }, limits);
+      const objectLost = lost.get(entry.offset) ?? '';
+      return receivedEntry(objects, stream, { ...rest, record, objectBytes, objectLost }, limits);
     }),
   );
   try {

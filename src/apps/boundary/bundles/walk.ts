@@ -36,8 +36,10 @@ export interface Chunk {
   readonly first: number;
   /** How far the stream has come with it. */
   readonly end: Frontier;
-  /** The objects that its facts name, by digest, under all of their names. */
+  /** The objects that it has, by digest, under all names that its facts have for them. */
   readonly objects: ReadonlyMap<string, readonly ObjectReference[]>;
+  /** By offset: why the object of a fact is not in the bundle. */
+  readonly lost: ReadonlyMap<number, string>;
 }
 
 export interface Visitor {
@@ -73,7 +75,14 @@ const manifestSchema = z.strictObject({
   keyId: z.string(),
   signature: z.base64(),
 });
-const factSchema = z.strictObject({ offset, key: z.string(), digest: hex, chain: hex, record: z.string() });
+const factSchema = z.strictObject({
+  offset,
+  key: z.string(),
+  digest: hex,
+  chain: hex,
+  record: z.string(),
+  objectLost: z.string().optional(),
+});
 const droppedSchema = z.strictObject({ droppedFrom: offset, droppedTo: offset, chain: hex });
 const lineSchema = z.union([factSchema, droppedSchema]);
 
@@ -205,11 +214,13 @@ async function readManifest(
 function chunkOf(bytes: Buffer, name: string, reached: Frontier, header: BundleHeader): Chunk {
   const dropped: DroppedRange[] = [];
   const entries: DeliveredEntry[] = [];
+  const lost = new Map<number, string>();
   for (const [i, text] of linesIn(bytes).entries()) {
     const line = checked(lineSchema, parsedJson(text, `${name}, line ${i + 1}`), `${name}, line ${i + 1}`);
     if ('record' in line) {
       const { offset: at, key, digest, chain, record } = line;
       entries.push({ offset: at, key, digest, chain, text: record });
+      if (line.objectLost) lost.set(at, line.objectLost);
     } else dropped.push({ from: line.droppedFrom, to: line.droppedTo, chain: line.chain });
   }
   const delivery: Delivery = {
@@ -222,15 +233,15 @@ function chunkOf(bytes: Buffer, name: string, reached: Frontier, header: BundleH
     const passed = passDropped(reached, delivery, header).frontier;
     const objects = new Map<string, ObjectReference[]>();
     const facts = checkDelivery(passed, delivery, header);
-    for (const { record } of facts)
-      if (record.reference) {
+    for (const { record, offset: at } of facts)
+      if (record.reference && !lost.has(at)) {
         const { digest } = record.reference;
         objects.set(digest, [...(objects.get(digest) ?? []), record.reference]);
       }
     const last = facts.at(-1) ?? passed;
     if (last.offset === reached.offset) throw new Error('it has no facts');
     const end = { epoch: header.epoch, offset: last.offset, chain: last.chain };
-    return { delivery, first: reached.offset + 1, end, objects };
+    return { delivery, first: reached.offset + 1, end, objects, lost };
   } catch (error) {
     // The file is sound: this node is too old for it.
     if (error instanceof BoundaryError && error.reason === 'unknown_version') throw error;

@@ -10,6 +10,7 @@ export type BoundaryCode =
   | 'ABORTED'
   | 'RESOURCE_EXHAUSTED'
   | 'UNAVAILABLE'
+  | 'DATA_LOSS'
   | 'PERMISSION_DENIED'
   | 'UNAUTHENTICATED';
 

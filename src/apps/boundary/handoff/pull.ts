@@ -13,7 +13,7 @@ import type { FactStore, StreamId } from '../store/store.ts';
 import { confirmAgain } from './lost-answers.ts';
 import type { Pace } from './pace.ts';
 import type { Peer } from './push.ts';
-import { type ReceiveLimits, receivedEntry, referenceIn } from './receive.ts';
+import { type ReceivedFact, type ReceiveLimits, receivedEntry, referenceIn } from './receive.ts';
 import { peerConsumer } from './source.ts';
 
 export interface PullOptions {
@@ -66,17 +66,17 @@ export async function pullOnce(options: PullOptions, waitMs: number, signal: Abo
   const passed = dropped.at(-1);
   // What comes behind dropped facts is taken by the next step.
   const taken = passed ? [] : facts;
-  const sizes = new Map<string, number>();
+  const fetchedObjects = new Map<string, Pick<ReceivedFact, 'objectBytes' | 'objectLost'>>();
   for (const { record } of taken) {
     const reference = referenceIn(record);
-    if (reference) sizes.set(record, await fetchObject(options, reference, signal));
+    if (reference) fetchedObjects.set(record, await fetchObject(options, reference, signal));
   }
   const entries = await Promise.all(
     taken.map((fact) =>
       receivedEntry(
         objects,
         stream,
-        { ...deliveredFact(fact), objectBytes: sizes.get(fact.record) ?? 0 },
+        { ...deliveredFact(fact), ...fetchedObjects.get(fact.record) },
         options.limits,
       ),
     ),
@@ -103,10 +103,24 @@ function deliveredFact({ offset, digest, chain, record, entry }: StoredFact) {
 }
 
 /**
- * Objects come before the facts that name them. One that is here is not fetched again. Returns the size; an object that is too
- * large here is left where it is.
+ * Objects come before the facts that name them. What the sender has lost is missing here, too: the fact goes into quarantine.
  */
 async function fetchObject(
+  options: PullOptions,
+  reference: ObjectReference,
+  signal: AbortSignal,
+): Promise<Pick<ReceivedFact, 'objectBytes' | 'objectLost'>> {
+  try {
+    return { objectBytes: await takeObject(options, reference, signal) };
+  } catch (error) {
+    const { code, rawMessage } = ConnectError.from(error);
+    if (code !== Code.DataLoss) throw error;
+    return { objectLost: rawMessage.replace(/^object_lost: /, '') };
+  }
+}
+
+/** One that is here is not fetched again. Returns the size; an object that is too large here is left where it is. */
+async function takeObject(
   { objects, stream, peer }: PullOptions,
   { bucket, key, digest, mediaType }: ObjectReference,
   signal: AbortSignal,

@@ -5,12 +5,14 @@
  * point, on either side, is simply done again: what was received is skipped there, and confirmed here.
  */
 import { type Client, Code, ConnectError } from '@connectrpc/connect';
+import { messageOf } from '../../../engine/errors.ts';
 import { fetchFacts } from '../consume.ts';
 import { startFrontier } from '../domain/delivery.ts';
+import { BoundaryError } from '../domain/errors.ts';
 import type { ObjectReference } from '../domain/object-reference.ts';
 import type { SignedReceipt } from '../domain/receipt.ts';
 import { isGap } from '../domain/record.ts';
-import type { Objects } from '../objects/objects.ts';
+import { describeObject, lossIn, type Objects } from '../objects/objects.ts';
 import type { BoundaryService } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
 import { droppedMessage, frontierOf } from '../rpc/messages.ts';
 import type { FactStore, StoredEntry, StreamId } from '../store/store.ts';
@@ -78,22 +80,29 @@ export async function pushOnce(options: PushOptions, waitMs: number, signal: Abo
     await goBack(store, stream, state, reached);
     return 0;
   }
-  const sizes = new Map<string, number>();
-  for (const reference of referencesIn(carried))
-    sizes.set(idOf(reference), await carryObject(options, reference, signal));
+  const objects = new Map<string, CarriedObject>();
+  for (const named of objectsIn(carried))
+    objects.set(idOf(named.reference), await carryObject(options, named, signal));
+  const objectOf = ({ record }: StoredEntry): CarriedObject | undefined =>
+    !isGap(record) && record.reference ? objects.get(idOf(record.reference)) : undefined;
   const delivery = {
     stream: zones,
     epoch: state.epoch,
     dropped: dropped.map(droppedMessage),
     chainBefore: passed?.chain ?? reached.chain,
-    facts: carried.map(({ offset, key, digest, chain, text, record }) => ({
-      offset: BigInt(offset),
-      key,
-      digest,
-      chain,
-      record: text,
-      objectBytes: BigInt((!isGap(record) && record.reference && sizes.get(idOf(record.reference))) || 0),
-    })),
+    facts: carried.map((entry) => {
+      const { size = 0, lost = '' } = objectOf(entry) ?? {};
+      const { offset, key, digest, chain, text } = entry;
+      return {
+        offset: BigInt(offset),
+        key,
+        digest,
+        chain,
+        record: text,
+        objectBytes: BigInt(size),
+        objectLost: lost,
+      };
+    }),
   };
   const answer = await peer.deliverFacts(delivery, { signal }).catch((error: unknown) => {
     // The line was cut for so long that the receiver has collected what no fact named: the next step sends it again.
@@ -132,11 +141,19 @@ export async function comparePast(
   if (reached.offset < cursor) await goBack(store, stream, state, reached);
 }
 
-function referencesIn(entries: readonly StoredEntry[]): ObjectReference[] {
-  const references = new Map<string, ObjectReference>();
-  for (const { record } of entries)
-    if (!isGap(record) && record.reference) references.set(idOf(record.reference), record.reference);
-  return [...references.values()];
+interface NamedObject {
+  readonly reference: ObjectReference;
+  /** Of the first fact that names it. */
+  readonly offset: number;
+}
+
+function objectsIn(entries: readonly StoredEntry[]): NamedObject[] {
+  const named = new Map<string, NamedObject>();
+  for (const { record, offset } of entries) {
+    const reference = isGap(record) ? undefined : record.reference;
+    if (reference && !named.has(idOf(reference))) named.set(idOf(reference), { reference, offset });
+  }
+  return [...named.values()];
 }
 
 const idOf = ({ bucket, key, digest }: ObjectReference): string => `${digest} ${bucket}/${key}`;
@@ -144,36 +161,73 @@ const idOf = ({ bucket, key, digest }: ObjectReference): string => `${digest} ${
 /** For a smaller object a question takes as long as the object. */
 const askFromBytes = 1024 * 1024;
 
+interface CarriedObject {
+  readonly size: number;
+  /** Why it cannot be sent: its fact goes into quarantine when it is delivered. */
+  readonly lost?: string;
+}
+
 /**
  * Objects go before the facts that name them. Sending one again changes nothing; an upload that was cut off goes on where it broke
- * off. Returns the object's size.
+ * off.
  */
 async function carryObject(
   { objects, stream, peer, carried }: PushOptions,
-  reference: ObjectReference,
+  { reference, offset }: NamedObject,
   signal: AbortSignal,
-): Promise<number> {
+): Promise<CarriedObject> {
   const { bucket, key, digest } = reference;
   const name = { tenantId: stream.tenantId, bucket, key };
   const { size, mediaType = '' } = await objects.info(name);
-  if (carried.has(idOf(reference))) return size;
+  if (carried.has(idOf(reference))) return { size };
   const from = size < askFromBytes ? 0 : await firstMissingByte(peer, { bucket, key }, size, signal);
-  if (from === undefined) return size;
+  if (from === undefined) return { size };
   const { bytes } = await objects.get(name, { from });
+  let unreadable: unknown;
   async function* parts() {
     const header = { bucket, key, digest, mediaType, fromByte: BigInt(from ?? 0) };
     yield { part: { case: 'header' as const, value: header } };
-    for await (const data of bytes) yield { part: { case: 'data' as const, value: data } };
+    const noted = notingFailure(bytes, (error) => {
+      unreadable = error;
+    });
+    for await (const data of noted) yield { part: { case: 'data' as const, value: data } };
   }
   try {
     await peer.putObject(parts(), { signal });
   } catch (error) {
+    const lost = lossIn(unreadable);
+    if (lost !== undefined) return { size, lost };
+    if (unreadable !== undefined)
+      throw new BoundaryError(
+        'FAILED_PRECONDITION',
+        'object_unreadable',
+        `${describeObject(name)}, which fact ${offset} names, cannot be read here: ${messageOf(unreadable)}`,
+        { cause: unreadable },
+      );
     // Another object has this name there, or it is too large there: the fact goes into quarantine when it is delivered.
     const { code, rawMessage } = ConnectError.from(error);
     if (code !== Code.AlreadyExists && !rawMessage.startsWith('object_too_large')) throw error;
   }
   carried.add(idOf(reference));
-  return size;
+  return { size };
+}
+
+/** Hears only of what fails to be read: when the line is cut the transport throws into the generator that it reads from. */
+async function* notingFailure(
+  bytes: AsyncIterable<Uint8Array>,
+  onFailure: (error: unknown) => void,
+): AsyncGenerator<Uint8Array> {
+  const reading = bytes[Symbol.asyncIterator]();
+  const next = () =>
+    reading.next().catch((error: unknown) => {
+      onFailure(error);
+      throw error;
+    });
+  try {
+    for (let part = await next(); !part.done; part = await next()) yield part.value;
+  } finally {
+    await reading.return?.();
+  }
 }
 
 /** Undefined: it is stored there, or is too large there. If that is another object the fact goes into quarantine when it is delivered. */

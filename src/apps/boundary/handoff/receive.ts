@@ -13,6 +13,11 @@ export interface ReceiveLimits {
 
 export const defaultReceiveLimits: ReceiveLimits = { maxRecordBytes: 1024 * 1024 };
 
+const mostOfAMessage = 1024;
+
+/** As a peer has sent it. */
+const printable = (text: string): string => text.slice(0, mostOfAMessage).replace(/\p{C}/gu, ' ');
+
 /** A fact on its way, from any transport. */
 export interface ReceivedFact {
   readonly offset: number | bigint;
@@ -24,17 +29,19 @@ export interface ReceivedFact {
   readonly record: string;
   /** The size of the object that the fact names; 0: not said. */
   readonly objectBytes?: number | bigint;
+  /** Why the sender cannot send the object; empty: it can. */
+  readonly objectLost?: string;
 }
 
 /**
  * A reference that no node would have accepted is refused: holds of many callers share a statement, which it would make fail for
  * all of them. Throws FAILED_PRECONDITION if an object is not here yet: the peer sends it, and delivers again. An object of that name with
- * other bytes, or one that is too large here, can never come, so that its fact is refused.
+ * other bytes, one that is too large here, or one that the peer has lost cannot come, so that its fact is refused.
  */
 export async function receivedEntry(
   objects: Pick<Objects, 'hold' | 'maxBytes'>,
   stream: StreamId,
-  { offset, key, digest, chain, record, objectBytes = 0 }: ReceivedFact,
+  { offset, key, digest, chain, record, objectBytes = 0, objectLost = '' }: ReceivedFact,
   { maxRecordBytes }: ReceiveLimits = defaultReceiveLimits,
 ): Promise<DeliveredEntry> {
   const entry = { offset: Number(offset), key, digest, chain, text: record };
@@ -70,6 +77,8 @@ export async function receivedEntry(
       return { ...entry, refusal: { reason: error.reason, message: error.message } };
     if (error.reason === 'object_not_stored' && Number(objectBytes) > objects.maxBytes)
       return tooLarge('the object', objects.maxBytes);
+    if (error.reason === 'object_not_stored' && objectLost !== '')
+      return { ...entry, refusal: { reason: 'object_lost', message: printable(objectLost) } };
     throw error;
   }
 }

@@ -9,7 +9,7 @@ export interface BlobInfo {
 
 /** Bytes that are durable, but not visible yet. */
 export interface Staged extends BlobInfo {
-  /** Makes them visible under their digest, durably. They may be there already. */
+  /** Makes them visible under their digest, durably. They may be there already, or what is left of them. */
   publish(): Promise<void>;
   /** Forgets them. Call it in the end in any case. */
   discard(): Promise<void>;
@@ -29,7 +29,7 @@ export interface Blobs {
   stage(source: AsyncIterable<Uint8Array>, options: StageOptions): Promise<Staged>;
   /** How many bytes of an upload were kept; 0 if none. */
   staged(uploadId: string): Promise<number>;
-  /** Holds no more than a few chunks in memory. Throws where there is no such blob. */
+  /** Holds no more than a few chunks in memory. Throws `LostBytes` where there is no such blob. */
   read(digest: string, range: { readonly from: number; readonly count: number }): AsyncIterable<Uint8Array>;
   has(digest: string): Promise<boolean>;
   /** Digests of blobs that were published, or published again, before this time. */
@@ -46,6 +46,9 @@ export interface Blobs {
   readonly trouble: string | undefined;
   stop(): Promise<void>;
 }
+
+/** Bytes that were published are not there any more. */
+export class LostBytes extends Error {}
 
 const digestPattern = /^sha256:([0-9a-f]{64})$/;
 

@@ -1,10 +1,29 @@
 import { createHash, type Hash, randomUUID } from 'node:crypto';
 import { constants, createReadStream } from 'node:fs';
-import { type FileHandle, link, mkdir, open, opendir, rename, stat, unlink, utimes } from 'node:fs/promises';
+import {
+  type FileHandle,
+  link,
+  mkdir,
+  open,
+  opendir,
+  readdir,
+  rename,
+  stat,
+  unlink,
+  utimes,
+} from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BoundaryError } from '../domain/errors.ts';
-import { type Blobs, hexOf, objectTooLarge, type Staged, type StageOptions, wrongStart } from './blobs.ts';
+import {
+  type Blobs,
+  hexOf,
+  LostBytes,
+  objectTooLarge,
+  type Staged,
+  type StageOptions,
+  wrongStart,
+} from './blobs.ts';
 
 /**
  * Blobs as files of one disk:
@@ -128,14 +147,33 @@ export class FileBlobs implements Blobs {
 
   /** A blob that got a name while it was being removed is put back in a moment. */
   async #open(hex: string): Promise<FileHandle> {
+    let mayComeBack = true;
     for (let attempt = 1; ; attempt++) {
       try {
         return await open(this.#path(hex), constants.O_RDONLY);
       } catch (error) {
-        if (!isAbsent(error) || attempt === 20) throw error;
+        if (!isAbsent(error)) throw error;
+        if (!mayComeBack || attempt === 20) throw await this.#lost(hex, error);
+        mayComeBack = await this.#isBeingRemoved(hex);
         await sleep(50);
       }
     }
+  }
+
+  async #isBeingRemoved(hex: string): Promise<boolean> {
+    return (await readdir(join(this.#root, 'removing'))).some((name) => name.startsWith(hex));
+  }
+
+  /** Without any file it is the disk that is missing, and not this one file. */
+  async #lost(hex: string, cause: unknown): Promise<Error> {
+    const blobs = join(this.#root, 'blobs');
+    const there = await readdir(blobs).catch(() => []);
+    if (there.length > 0) return new LostBytes(`the file ${this.#path(hex)} is gone`, { cause });
+    return new Error(
+      `the folder ${blobs} is gone or empty: see that the disk with the objects of this node is mounted. If it is lost, restore the ` +
+        'folder from a backup, or put the objects again.',
+      { cause },
+    );
   }
 
   /** Takes over what was kept of an upload, by a rename: of two that continue it, one does. */
@@ -167,23 +205,16 @@ export class FileBlobs implements Blobs {
     else await unlinkIfThere(path);
   }
 
-  /** The same bytes may be there: then it is marked as new, unless it is just being removed. */
+  /** Replaces a file that is there: it is as new then, and whole again if it was damaged. Its readers keep the one they opened. */
   async #publish(staged: string, hex: string): Promise<void> {
     const path = this.#path(hex);
     await this.#makeFolders(path);
-    for (;;) {
-      try {
-        await link(staged, path);
-        break;
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-      }
-      try {
-        await utimes(path, new Date(), new Date());
-        break;
-      } catch (error) {
-        if (!isAbsent(error)) throw error;
-      }
+    try {
+      await link(staged, path);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+      await utimes(staged, new Date(), new Date());
+      await rename(staged, path);
     }
     await syncFolder(dirname(path));
   }

@@ -5,7 +5,7 @@ import type { Database } from '../../../engine/database/database.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import { requireBucket, requireDigest, requireObjectKey } from '../domain/object-reference.ts';
 import { requireToken } from '../domain/text.ts';
-import type { BlobInfo, Blobs } from './blobs.ts';
+import { type BlobInfo, type Blobs, LostBytes } from './blobs.ts';
 import type { Hold, ObjectInfo, ObjectName } from './names.ts';
 import * as names from './names.ts';
 
@@ -150,7 +150,10 @@ export class Objects {
     return false;
   }
 
-  /** The bytes, or some of them. A whole object is compared with its digest, and the stream fails if it differs. */
+  /**
+   * The bytes, or some of them. A whole object is compared with its digest. The stream fails with DATA_LOSS (object_lost) if it differs,
+   * or bytes are missing.
+   */
   async get(
     name: ObjectName,
     { from = 0, count }: GetRange = {},
@@ -164,7 +167,7 @@ export class Objects {
       );
     const length = Math.min(count ?? info.size, info.size - from);
     const bytes = this.#blobs.read(info.digest, { from, count: length });
-    return { info, bytes: length === info.size ? verified(bytes, info, name) : bytes };
+    return { info, bytes: verified(bytes, { info, name, length }) };
   }
 
   /**
@@ -198,19 +201,34 @@ export const describeObject = ({ bucket, key }: ObjectName): string =>
 
 async function* verified(
   bytes: AsyncIterable<Uint8Array>,
-  { digest }: ObjectInfo,
-  name: ObjectName,
+  { info, name, length }: { readonly info: ObjectInfo; readonly name: ObjectName; readonly length: number },
 ): AsyncIterable<Uint8Array> {
   const sum = createHash('sha256');
-  for await (const chunk of bytes) {
-    sum.update(chunk);
-    yield chunk;
+  let read = 0;
+  try {
+    for await (const chunk of bytes) {
+      if (length === info.size) sum.update(chunk);
+      read += chunk.length;
+      yield chunk;
+    }
+  } catch (error) {
+    throw error instanceof LostBytes ? objectLost(name, info, error.message) : error;
   }
-  if (`sha256:${sum.digest('hex')}` !== digest)
-    throw new Error(
-      `the stored bytes of ${describeObject(name)} are damaged: they do not have the digest ${digest}`,
-    );
+  if (read !== length) throw objectLost(name, info, `${length - read} of its bytes are missing`);
+  if (length === info.size && `sha256:${sum.digest('hex')}` !== info.digest)
+    throw objectLost(name, info, 'its stored bytes are damaged');
 }
+
+/** If the error says that the bytes of an object are lost: why. */
+export const lossIn = (error: unknown): string | undefined =>
+  error instanceof BoundaryError && error.reason === 'object_lost' ? error.message : undefined;
+
+const objectLost = (name: ObjectName, { digest }: ObjectInfo, why: string): BoundaryError =>
+  new BoundaryError(
+    'DATA_LOSS',
+    'object_lost',
+    `${describeObject(name)} cannot be read: ${why}. Put it again with the same bytes, ${digest}.`,
+  );
 
 const otherBytes = (name: ObjectName, stored: ObjectInfo | undefined): BoundaryError =>
   new BoundaryError(

@@ -12,6 +12,7 @@ const codes: Readonly<Record<BoundaryCode, Code>> = {
   ABORTED: Code.Aborted,
   RESOURCE_EXHAUSTED: Code.ResourceExhausted,
   UNAVAILABLE: Code.Unavailable,
+  DATA_LOSS: Code.DataLoss,
   PERMISSION_DENIED: Code.PermissionDenied,
   UNAUTHENTICATED: Code.Unauthenticated,
 };

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { renameSync } from 'node:fs';
-import { copyFile, readdir, readFile, writeFile } from 'node:fs/promises';
+import { copyFile, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { type BundleManifest, names } from '../../../../src/apps/boundary/bundles/format.ts';
@@ -10,6 +10,7 @@ import { peekBundle } from '../../../../src/apps/boundary/bundles/walk.ts';
 import type { BoundaryError } from '../../../../src/apps/boundary/domain/errors.ts';
 import { peerConsumer } from '../../../../src/apps/boundary/handoff/source.ts';
 import { seededRandom } from '../../../support/seeded-random.ts';
+import { fileOf } from '../objects/bytes.ts';
 import { essence, into, out, twoIslands } from './scene.ts';
 
 type Islands = Awaited<ReturnType<typeof twoIslands>>;
@@ -331,14 +332,18 @@ describe('bundles', () => {
     await append('large', await putObject('large', randomBytes(6000)));
     await append('two names', await putObject('copy 1', Buffer.from('same')));
     await append('two names again', await putObject('copy 2', Buffer.from('same')));
+    const lost = await putObject('lost', Buffer.from('lost'));
+    await append('lost', lost);
+    await rm(fileOf(plant.folder, lost.digest));
     await send('a.tar');
-    expect(await take('a.tar')).toMatchObject({ taken: 5, quarantined: 2 });
+    expect(await take('a.tar')).toMatchObject({ taken: 6, quarantined: 3 });
     expect((await received()).map(({ key }) => key.includes('gap'))).toEqual([
       false,
       true,
       true,
       false,
       false,
+      true,
     ]);
     expect(
       await enterprise.objects.info({ tenantId: 'default', bucket: 'files', key: 'copy 2' }),
@@ -354,6 +359,7 @@ describe('bundles', () => {
       expect(kept).toMatchObject([
         { offset: 2, messageId: 'conflict', reason: 'object_differs' },
         { offset: 3, messageId: 'large', reason: 'too_large' },
+        { offset: 6, messageId: 'lost', reason: 'object_lost' },
       ]);
   });
 

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { join } from 'node:path';
 import type { Blobs } from '../../../../src/apps/boundary/objects/blobs.ts';
 
 export const digestOf = (bytes: Uint8Array): string =>
@@ -48,3 +49,9 @@ export function bytesNamed(name: string, size: number): Buffer {
   bytes.write(name, 0);
   return bytes;
 }
+
+/** Where `FileBlobs` keeps them. */
+export const fileOf = (folder: string, digest: string): string => {
+  const hex = digest.slice('sha256:'.length);
+  return join(folder, 'blobs', hex.slice(0, 2), hex.slice(2, 4), hex);
+};

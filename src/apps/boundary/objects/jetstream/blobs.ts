@@ -5,7 +5,15 @@ import type { Logger } from '../../../../engine/logger.ts';
 import { BoundaryError } from '../../domain/errors.ts';
 import { JetStreamCluster, type JetStreamOptions } from '../../store/jetstream/session.ts';
 import { ensureStream } from '../../store/jetstream/streams.ts';
-import { type Blobs, hexOf, objectTooLarge, type Staged, type StageOptions, wrongStart } from '../blobs.ts';
+import {
+  type Blobs,
+  hexOf,
+  LostBytes,
+  objectTooLarge,
+  type Staged,
+  type StageOptions,
+  wrongStart,
+} from '../blobs.ts';
 import { ChunkWriter, readChunks } from './chunks.ts';
 import { countChunks, type Layout, sizeOf } from './layout.ts';
 import { lastToken, ObjectNames } from './names.ts';
@@ -168,7 +176,7 @@ export class JetStreamBlobs implements Blobs {
     for (;;) {
       const found = await this.#manifest(digest);
       if (!found || found.value.state === 'gone')
-        throw new Error(`there are no bytes with the digest ${digest}`);
+        throw new LostBytes(`there are no bytes with the digest ${digest}`);
       if (found.value.state === 'here') return found.value;
       if (performance.now() < putBackAt) await sleep(pauseMs);
       else await this.#set(found, 'here');
