@@ -1,5 +1,6 @@
 import { prepareTenants } from '../../engine/database/tenant.ts';
 import { messageOf, TallymanError } from '../../engine/errors.ts';
+import { LockSession } from '../../engine/locks/lock-session.ts';
 import type { Host, RunningApp } from '../../host/app.ts';
 import { EventsFromFacts } from './bridge/events-from-facts.ts';
 import { FactsFromEvents } from './bridge/facts-from-events.ts';
@@ -75,7 +76,9 @@ export async function startBoundary(
 
   const connections = certificates && connectionsOf(host, settings, certificates);
   await makeFolders(settings.peers);
-  for (const carrier of carriersOf(parts, node, connections)) startUntilStop(host, carrier);
+  const locks = new LockSession(parts.database, 'tallyman stream locks');
+  host.onStop(() => locks.stop());
+  for (const carrier of carriersOf(parts, { node, connections, locks })) startUntilStop(host, carrier);
   for (const task of tasksOf(parts, logger)) startUntilStop(host, task);
   const watch = new StreamWatch({ node: parts, observer, logger });
   startUntilStop(host, watch);
@@ -157,8 +160,15 @@ function watchCertificates(
 /** A carrier for each stream that this node carries itself. */
 function carriersOf(
   parts: NodeParts,
-  node: BoundaryNode,
-  connections: PeerConnections | undefined,
+  {
+    node,
+    connections,
+    locks,
+  }: {
+    readonly node: BoundaryNode;
+    readonly connections: PeerConnections | undefined;
+    readonly locks: LockSession;
+  },
 ): Carrier[] {
   const { settings, database } = parts;
   const { zone, tenantId, sendsTo, pace } = settings;
@@ -170,7 +180,8 @@ function carriersOf(
       stream: StreamId,
       carry: CarrierOptions['carry'],
       retry?: CarrierOptions['retry'],
-    ): Carrier => new Carrier({ database, stream, carry, logger: node.logger, ...(retry && { retry }) });
+    ): Carrier =>
+      new Carrier({ database, locks, stream, carry, logger: node.logger, ...(retry && { retry }) });
     const isSentTo = sendsTo.includes(peer.zone);
     const { outbox, inbox } = peer;
     if (peer.ways.includes('one-way'))

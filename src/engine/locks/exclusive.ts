@@ -30,7 +30,7 @@ const defaultStatementMs = 600_000;
 export type Exclusive<T> = { readonly ran: true; readonly value: T } | { readonly ran: false };
 
 /** A silent connection must not keep us from leaving. */
-const goodbyeMs = 2_000;
+export const goodbyeMs = 2_000;
 
 /**
  * Runs `work` if no other process is in a section of this id; never waits for one.
@@ -157,7 +157,7 @@ class HeldSection implements Section {
   }
 }
 
-async function prepare(database: Database, client: pg.Client): Promise<void> {
+export async function prepare(database: Database, client: pg.Client): Promise<void> {
   // If this machine dies and closes nothing, the server notices it in half a minute instead of two hours. The server must
   // not end the session as idle while a section computes for long.
   const { rows } = await client.query<{ pid: number }>(
@@ -183,7 +183,7 @@ async function unlock(client: pg.Client, id: string): Promise<boolean> {
 }
 
 /** As text, since ids are 64 bits wide and a number is only safe to 53. */
-function checkId(id: bigint | number): string {
+export function checkId(id: bigint | number): string {
   const whole = typeof id === 'bigint' ? id : Number.isSafeInteger(id) ? BigInt(id) : undefined;
   if (whole === undefined || BigInt.asIntN(64, whole) !== whole)
     throw new TallymanError('BAD_OPTION', `lock id must be a signed 64-bit whole number, got ${String(id)}`);

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { Database } from '../../../engine/database/database.ts';
 import { messageOf } from '../../../engine/errors.ts';
-import { exclusively, type Section } from '../../../engine/locks/exclusive.ts';
+import type { LockSession } from '../../../engine/locks/lock-session.ts';
 import type { Logger } from '../../../engine/logger.ts';
 import { pause } from '../../../engine/resilience/deadline.ts';
 import { Outage } from '../../../engine/resilience/outage.ts';
@@ -12,6 +12,8 @@ import { HandOff, type HandOffMode, type HandOffOptions } from './loop.ts';
 
 export interface CarrierOptions extends Pick<HandOffOptions, 'waitMs' | 'retry'> {
   readonly database: Database;
+  /** One for all carriers of the process. */
+  readonly locks: LockSession;
   readonly stream: StreamId;
   /** Carries what there is, or waits for it, and returns how many facts that were. Fails if the other zone does not answer. */
   readonly carry: (waitMs: number, signal: AbortSignal) => Promise<number>;
@@ -29,8 +31,9 @@ export type CarrierState = 'waiting' | 'standby' | 'carrying';
  *   standby    another process has the stream's lock; this one asks for it again and again
  *   carrying   this process has the lock, and runs the hand-off
  *
- * The lock belongs to a connection, so that it is free as soon as its process dies: nobody waits for a lease. Should two
- * processes carry at once, because one lost its lock without noticing, the receiver takes every fact once all the same.
+ * The lock belongs to a connection, so that it is free as soon as its process dies: nobody waits for a lease. It is one connection for
+ * all streams of a process; when it is lost, all of its carriers stop. Should two processes carry at once, because one lost its
+ * locks without noticing, the receiver takes every fact once all the same.
  */
 export class Carrier {
   readonly #options: CarrierOptions;
@@ -58,7 +61,7 @@ export class Carrier {
   }
 
   async #run(signal: AbortSignal): Promise<void> {
-    const { database, stream, logger, standbyMs = 1000 } = this.#options;
+    const { locks, stream, logger, standbyMs = 1000 } = this.#options;
     const lockId = lockIdOf(stream);
     const outage = new Outage(
       logger,
@@ -68,14 +71,13 @@ export class Carrier {
         up: 'a hand-off has its lock again',
       },
     );
-    const carry = (section: Section): Promise<void> => {
+    const carry = (held: AbortSignal): Promise<void> => {
       outage.up();
-      return this.#carry(section.signal);
+      return this.#carry(held);
     };
     while (!signal.aborted) {
       try {
-        const { ran } = await exclusively(database, lockId, carry, { signal });
-        if (!ran) this.#state = 'standby';
+        if (!(await locks.exclusively(lockId, carry, signal))) this.#state = 'standby';
       } catch (error) {
         if (!signal.aborted) outage.down(messageOf(error));
       }
