@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { isSignedBy } from '../../../src/apps/boundary/domain/receipt.ts';
 import { reconcileWithPeer } from '../../../src/apps/boundary/reconcile/reconcile.ts';
 import { dropQuarantined } from '../../../src/apps/boundary/redrive.ts';
@@ -91,6 +91,47 @@ describe('reconcile over the line', () => {
       if (at === 'plant') expect(again.problems.join('\n')).toContain('facts up to 40 were changed');
     },
   );
+
+  test('BND-10: behind an offset only what lies there is asked for and judged', async () => {
+    const zones = await crossed();
+    const { enterprise, options } = zones;
+    await tamper('enterprise', 10, zones);
+    await tamper('enterprise', 33, zones);
+    const { peer, isGenuine } = options;
+    const asked: number[] = [];
+    const noting: typeof peer = {
+      ...peer,
+      listCrossings: (request, more) => {
+        asked.push(Number(request.afterOffset));
+        return peer.listCrossings(request, more);
+      },
+      listProofs: (request, more) => {
+        asked.push(Number(request.afterOffset));
+        return peer.listProofs(request, more);
+      },
+    };
+    const records = vi.spyOn(enterprise.store, 'quarantined');
+    await peer.listCrossings({ stream: { fromZone: 'plant-a', toZone: 'enterprise' } });
+    expect(records).not.toHaveBeenCalled();
+    const behind = (after: number) =>
+      reconcileWithPeer({ store: zones.plant.store, stream: out, peer: noting, isGenuine, signal, after });
+    expect(await behind(20)).toMatchObject({
+      crossed: [
+        { from: 21, to: 40 },
+        { from: 41, to: 46 },
+      ],
+      quarantined: [{ offset: 46 }],
+      problems: [],
+      tampered: [{ side: 'receiver', offset: 33 }],
+    });
+    expect(Math.min(...asked)).toBe(19);
+    // Also in the middle of what a receipt covers.
+    expect(await behind(35)).toMatchObject({
+      crossed: [{ to: 40 }, { to: 46 }],
+      isInAgreement: true,
+      equal: 11,
+    });
+  });
 
   test('BND-10: the receiver reconciles as well; forged receipts are named', async () => {
     const zones = await pulling();

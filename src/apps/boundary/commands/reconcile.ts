@@ -8,6 +8,7 @@ import type { CommandFrame } from '../../../host/cli/session.ts';
 import type { PeerReconciliation } from '../reconcile/reconcile.ts';
 import type { StreamId } from '../store/store.ts';
 import { chosenStream, nodeFrom, type StreamOptions, withStream, zonesGroup } from './frame.ts';
+import { offset } from './offset.ts';
 import { withPeer } from './peer.ts';
 
 /** `tallyman zones reconcile`: what both zones have of a stream, compared over the line. */
@@ -17,11 +18,16 @@ export function addReconcile(program: Command, frame: CommandFrame): void {
     .description(
       'compare both zones: what crossed when, what did not, and which side was changed; exits with 1 if they differ',
     )
+    .option('--after <offset>', 'leave out what lies up to this offset', offset)
     .addHelpText(
       'after',
-      examples(['zones reconcile --to enterprise', 'zones reconcile --from enterprise --json']),
+      examples([
+        'zones reconcile --to enterprise',
+        'zones reconcile --from enterprise --json',
+        'zones reconcile --to enterprise --after 1000000',
+      ]),
     )
-    .action((options: JsonOption & StreamOptions) =>
+    .action((options: JsonOption & StreamOptions & { readonly after?: number }) =>
       withNode(async (node) => {
         const { settings, store, database } = node;
         const stream = await chosenStream(settings, options);
@@ -46,6 +52,7 @@ export function addReconcile(program: Command, frame: CommandFrame): void {
               return key !== undefined && isSignedBy(receipt, key);
             },
             ...(started && { epochStart: { offset: started.boundary, chain: started.chain } }),
+            ...(options.after !== undefined && { after: options.after }),
             onProgress: (done, total) => progress.show(done, total),
             signal: new AbortController().signal,
           }),

@@ -43,23 +43,27 @@ export function reconcile(
   source: SourceSide,
   receiver: ReceiverSide,
   isGenuine: (receipt: SignedReceipt) => boolean,
+  /** Up to this offset nothing is judged. */
+  after = 0,
 ): Reconciliation {
   const { frontier } = receiver;
   const reached = frontier?.offset ?? 0;
   const kept = new Set(source.receipts.map(idOf));
   const byOffset = [...receiver.receipts].sort((a, b) => a.toOffset - b.toOffset);
   return {
-    crossed: byOffset.map((receipt) => ({
-      from: receipt.fromOffset,
-      to: receipt.toOffset,
-      at: new Date(receipt.receivedAt),
-      isCopyMissing: !kept.has(idOf(receipt)),
-    })),
+    crossed: byOffset
+      .filter(({ toOffset }) => toOffset > after)
+      .map((receipt) => ({
+        from: receipt.fromOffset,
+        to: receipt.toOffset,
+        at: new Date(receipt.receivedAt),
+        isCopyMissing: !kept.has(idOf(receipt)),
+      })),
     notCrossed: reached < source.last ? { from: reached + 1, to: source.last } : undefined,
     quarantined: receiver.quarantined,
     problems: [
       ...pastProblems(source, frontier),
-      ...coverProblems(byOffset, reached),
+      ...coverProblems(byOffset, reached, after),
       ...receiptProblems(source, receiver, isGenuine),
     ],
   };
@@ -79,10 +83,10 @@ function pastProblems({ epoch, last, chains }: SourceSide, frontier: Frontier | 
     : [];
 }
 
-/** Receipts of the receiver must lie one behind the other, from the first offset to the frontier. */
-function coverProblems(byOffset: readonly SignedReceipt[], reached: number): string[] {
+/** Receipts of the receiver must lie one behind the other, from an offset to the frontier. */
+function coverProblems(byOffset: readonly SignedReceipt[], reached: number, after: number): string[] {
   const problems: string[] = [];
-  let covered = 0;
+  let covered = after;
   for (const { fromOffset, toOffset } of byOffset) {
     if (fromOffset > covered + 1)
       problems.push(`no receipt covers offsets ${covered + 1} to ${fromOffset - 1}`);

@@ -16,6 +16,11 @@ export interface ReconcileOptions {
   /** Whether the zone that the stream goes to has signed it. */
   readonly isGenuine: (receipt: SignedReceipt) => boolean;
   readonly signal: AbortSignal;
+  /**
+   * What lies up to here is left out: receipts, quarantine and entries. Memory grows with the receipts behind it. Default 0:
+   * everything.
+   */
+  readonly after?: number;
   /** Where the present epoch of the source began, if there was another one before, and it is known here. */
   readonly epochStart?: Anchor;
   /** Hears of offsets that were compared, and up to where it goes. */
@@ -33,15 +38,15 @@ export interface PeerReconciliation extends Omit<Reconciliation, 'quarantined'>,
 }
 
 export async function reconcileWithPeer(options: ReconcileOptions): Promise<PeerReconciliation> {
-  const { store, stream, peer, isGenuine, signal, onProgress } = options;
+  const { store, stream, peer, isGenuine, signal, onProgress, after = 0 } = options;
   const here = localSide(store, stream);
   const there = peerSide(peer, stream, signal);
   const [source, receiver] = stream.buffer === 'store' ? [here, there] : [there, here];
   // In this order: what crosses meanwhile must not look like a difference.
   const reached = await receiver.frontier();
   const head = await source.frontier();
-  const sent = await source.crossings();
-  const received = await receiver.crossings();
+  const sent = await source.crossings(after);
+  const received = await receiver.crossings(after);
   const all = [...received.receipts, ...sent.receipts].filter(isGenuine);
   const epoch = head?.epoch ?? '';
   const anchors = [...(options.epochStart ? [options.epochStart] : []), ...anchorsOf(all, epoch)];
@@ -54,8 +59,10 @@ export async function reconcileWithPeer(options: ReconcileOptions): Promise<Peer
   const chains = new Map<number, string>();
   const ends = new Set([...received.receipts, ...sent.receipts].map(({ toOffset }) => toOffset));
   const compared = await compareEntries({
-    source: noting(source.proofs(), ends, chains, ({ offset }) => onProgress?.(offset, head?.offset ?? 0)),
-    receiver: receiver.proofs(),
+    source: noting(source.proofs(after), ends, chains, ({ offset }) =>
+      onProgress?.(offset, head?.offset ?? 0),
+    ),
+    receiver: receiver.proofs(after),
     anchors,
     firstOfEpoch,
     starts: new Set(starts.map(({ offset }) => offset)),
@@ -64,6 +71,7 @@ export async function reconcileWithPeer(options: ReconcileOptions): Promise<Peer
     { epoch, last: head?.offset ?? 0, receipts: sent.receipts, chains },
     { frontier: reached, receipts: received.receipts, quarantined: received.quarantined },
     isGenuine,
+    after,
   );
   const copies = stream.buffer === 'store' ? await copyWhatIsMissing(options, sent, received) : nothingCopied;
   const isInAgreement = reconciled.problems.length === 0 && compared.tampered.length === 0;

@@ -25,8 +25,9 @@ export interface Crossings {
 export interface CrossingSide {
   /** Of the source: its last entry. Of the receiver: how far it has come. Undefined: it has nothing. */
   frontier(): Promise<Frontier | undefined>;
-  crossings(): Promise<Crossings>;
-  proofs(): AsyncIterable<Proof>;
+  /** What reaches beyond an offset, and the receipt that ends there. */
+  crossings(after: number): Promise<Crossings>;
+  proofs(after: number): AsyncIterable<Proof>;
 }
 
 const page = 500;
@@ -38,14 +39,16 @@ export function localSide(store: FactStore, stream: StreamId): CrossingSide {
       const state = await store.state(stream);
       return state && { epoch: state.epoch, offset: state.last, chain: state.chain };
     },
-    crossings: async () => ({
+    crossings: async (start) => ({
       receipts: await all(
+        beforeEndAt(start),
         (after) => store.receipts(stream, { after, limit: page }),
         (each) => each.toOffset,
       ),
       quarantined: (
         await all(
-          (after) => store.quarantined(stream, { after, limit: page }),
+          start,
+          (after) => store.quarantinedNotes(stream, { after, limit: page }),
           (each) => each.offset,
         )
       ).map(({ offset, messageId, reason, message, resolution }) => ({
@@ -56,7 +59,7 @@ export function localSide(store: FactStore, stream: StreamId): CrossingSide {
         ...(resolution && { resolved: { how: resolution.how, by: resolution.by } }),
       })),
     }),
-    proofs: () => paged((after) => proofsAfter(store, stream, { after, limit: page })),
+    proofs: (start) => paged(start, (after) => proofsAfter(store, stream, { after, limit: page })),
   };
 }
 
@@ -69,22 +72,24 @@ export function peerSide(peer: Peer, id: StreamId, signal: AbortSignal): Crossin
       const { frontier } = await peer.getFrontier({ stream }, { signal });
       return frontier && frontierOf(frontier);
     },
-    crossings: async () => ({
+    crossings: async (start) => ({
       receipts: (
         await all(
+          beforeEndAt(start),
           async (after) => (await ask(after)).receipts,
           (each) => Number(each.toOffset),
         )
       ).map((receipt) => receiptOf(receipt, id)),
       quarantined: (
         await all(
+          start,
           async (after) => (await ask(after)).quarantined,
           (each) => Number(each.offset),
         )
       ).flatMap((each) => refusedIn(each) ?? []),
     }),
-    proofs: () =>
-      paged(async (after) => {
+    proofs: (start) =>
+      paged(start, async (after) => {
         const { entries } = await peer.listProofs(
           { stream, afterOffset: BigInt(after), limit: page },
           { signal },
@@ -94,9 +99,15 @@ export function peerSide(peer: Peer, id: StreamId, signal: AbortSignal): Crossin
   };
 }
 
-async function all<T>(read: (after: number) => Promise<T[]>, offsetOf: (item: T) => number): Promise<T[]> {
+const beforeEndAt = (offset: number): number => Math.max(0, offset - 1);
+
+async function all<T>(
+  start: number,
+  read: (after: number) => Promise<T[]>,
+  offsetOf: (item: T) => number,
+): Promise<T[]> {
   const items: T[] = [];
-  for (let after = 0; ; ) {
+  for (let after = start; ; ) {
     const some = await read(after);
     const last = some.at(-1);
     if (!last) return items;
@@ -105,8 +116,8 @@ async function all<T>(read: (after: number) => Promise<T[]>, offsetOf: (item: T)
   }
 }
 
-async function* paged(read: (after: number) => Promise<Proof[]>): AsyncGenerator<Proof> {
-  for (let after = 0; ; ) {
+async function* paged(start: number, read: (after: number) => Promise<Proof[]>): AsyncGenerator<Proof> {
+  for (let after = start; ; ) {
     const some = await read(after);
     const last = some.at(-1);
     if (!last) return;

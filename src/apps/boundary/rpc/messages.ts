@@ -25,7 +25,7 @@ import {
   StoredFactSchema,
   type Stream,
 } from '../proto/tallyman/boundary/v1/boundary_pb.ts';
-import type { BufferRole, Position, QuarantinedEntry, StoredEntry, StreamId } from '../store/store.ts';
+import type { BufferRole, Position, QuarantinedNote, StoredEntry, StreamId } from '../store/store.ts';
 
 export function factInput({ envelope, fact }: AppendFactRequest): FactInput {
   if (!envelope) throw invalid('envelope', 'is missing');
@@ -181,7 +181,7 @@ export const quarantinedMessage = ({
   message,
   messageId,
   resolution,
-}: QuarantinedEntry): QuarantinedFact =>
+}: QuarantinedNote): QuarantinedFact =>
   create(QuarantinedFactSchema, {
     offset: BigInt(offset),
     gap: { reason, message, messageId },

@@ -203,7 +203,7 @@ export const boundaryRoutes = (node: BoundaryNode) => (router: ConnectRouter) =>
         const range = pageOf(afterOffset, limit);
         const [receipts, quarantined] = await Promise.all([
           store.receipts(stream, range),
-          store.quarantined(stream, range),
+          store.quarantinedNotes(stream, range),
         ]);
         return {
           receipts: receipts.map(receiptMessage),

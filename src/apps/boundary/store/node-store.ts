@@ -23,6 +23,7 @@ import type {
   NewFact,
   Position,
   QuarantinedEntry,
+  QuarantinedNote,
   QuarantinedOptions,
   ReadOptions,
   Resolution,
@@ -178,6 +179,13 @@ export class NodeStore implements FactStore {
 
   quarantined(stream: StreamId, options: QuarantinedOptions): Promise<QuarantinedEntry[]> {
     return quarantine.quarantined(this.#of(stream), stream, options);
+  }
+
+  quarantinedNotes(
+    stream: StreamId,
+    options: { readonly after: number; readonly limit: number },
+  ): Promise<QuarantinedNote[]> {
+    return quarantine.quarantinedNotes(this.#of(stream), stream, options);
   }
 
   resolveQuarantined(

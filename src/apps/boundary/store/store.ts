@@ -107,6 +107,8 @@ export interface QuarantinedEntry {
   readonly resolution?: Resolution;
 }
 
+export type QuarantinedNote = Omit<QuarantinedEntry, 'text'>;
+
 export interface QuarantinedOptions {
   /** Behind this offset. */
   readonly after: number;
@@ -239,6 +241,11 @@ export interface FactStore {
   quarantine(tenantId: string, entries: readonly QuarantinedEntry[]): Promise<void>;
   /** What is or was in quarantine, in order. */
   quarantined(stream: StreamId, options: QuarantinedOptions): Promise<QuarantinedEntry[]>;
+  /** The same without their records. */
+  quarantinedNotes(
+    stream: StreamId,
+    options: { readonly after: number; readonly limit: number },
+  ): Promise<QuarantinedNote[]>;
   /** Notes in the zone that sent it which later fact stands for it. The first note stays. */
   resolveQuarantined(
     stream: StreamId,

@@ -3,7 +3,14 @@ import type { Queryable } from '../../../../engine/database/database.ts';
 import { emitMany } from '../../../../events/emit.ts';
 import type { StandsFor } from '../../domain/record.ts';
 import { factQuarantined } from '../../events.ts';
-import type { BufferRole, QuarantinedEntry, QuarantinedOptions, Resolution, StreamId } from '../store.ts';
+import type {
+  BufferRole,
+  QuarantinedEntry,
+  QuarantinedNote,
+  QuarantinedOptions,
+  Resolution,
+  StreamId,
+} from '../store.ts';
 import { keyOf, ofStream } from './stream-key.ts';
 
 /** Relies on quarantine_pkey. What is there already stays, and is not told again. */
@@ -42,11 +49,17 @@ export async function addQuarantined(
   );
 }
 
-interface Row extends Omit<QuarantinedEntry, 'resolution'> {
+interface NoteRow extends Omit<QuarantinedNote, 'resolution'> {
   readonly how: Resolution['how'] | null;
   readonly by: number | null;
   readonly at: Date | null;
 }
+
+interface Row extends NoteRow, Pick<QuarantinedEntry, 'text'> {}
+
+const noteColumns = `buffer, from_zone as "from", to_zone as "to", epoch, "offset"::float8 as "offset",
+  message_id as "messageId", reason, message, quarantined_at as "quarantinedAt",
+  resolution as how, resolved_by::float8 as "by", resolved_at as "at"`;
 
 /** No epoch comes behind it. */
 const lastEpoch = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
@@ -58,17 +71,30 @@ export async function quarantined(
   { after, afterEpoch = lastEpoch, limit, isOpen = false }: QuarantinedOptions,
 ): Promise<QuarantinedEntry[]> {
   const { rows } = await on.query<Row>(
-    `select buffer, from_zone as "from", to_zone as "to", epoch, "offset"::float8 as "offset",
-            message_id as "messageId", reason, message, record as text, quarantined_at as "quarantinedAt",
-            resolution as how, resolved_by::float8 as "by", resolved_at as "at"
+    `select ${noteColumns}, record as text
        from boundary.quarantine where ${ofStream} and ("offset", epoch) > ($5, $8) and (resolution is null or not $7)
       order by "offset", epoch limit $6`,
     [...keyOf(stream), after, limit, isOpen, afterEpoch],
   );
-  return rows.map(({ how, by, at, ...entry }) =>
-    how && by !== null && at ? { ...entry, resolution: { how, by, at } } : entry,
-  );
+  return rows.map(resolved);
 }
+
+/** Without the records, which may have 1 MiB each. Relies on quarantine_pkey. */
+export async function quarantinedNotes(
+  on: Queryable,
+  stream: StreamId,
+  { after, limit }: { readonly after: number; readonly limit: number },
+): Promise<QuarantinedNote[]> {
+  const { rows } = await on.query<NoteRow>(
+    `select ${noteColumns} from boundary.quarantine where ${ofStream} and "offset" > $5
+      order by "offset", epoch limit $6`,
+    [...keyOf(stream), after, limit],
+  );
+  return rows.map(resolved);
+}
+
+const resolved = <R extends NoteRow>({ how, by, at, ...entry }: R) =>
+  how && by !== null && at ? { ...entry, resolution: { how, by, at } } : entry;
 
 /**
  * Removes rows of facts that were taken after all: they were kept before a delivery that failed, and its cause is gone. Relies on
