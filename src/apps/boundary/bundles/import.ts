@@ -3,10 +3,11 @@
  * second one takes chunk after chunk as the hand-off does: objects first, then facts, frontier, quarantine and receipt in one
  * transaction. A process that dies leaves whole chunks; importing again goes on behind them.
  */
-import { type Frontier, requireEpoch, streamName, wayBack } from '../domain/delivery.ts';
+import { type Delivery, type Frontier, requireEpoch, streamName, wayBack } from '../domain/delivery.ts';
 import { BoundaryError } from '../domain/errors.ts';
 import type { ObjectReference } from '../domain/object-reference.ts';
 import type { Receipt, SignedReceipt } from '../domain/receipt.ts';
+import { isGap } from '../domain/record.ts';
 import { type ReceiveLimits, receivedEntry, referenceIn } from '../handoff/receive.ts';
 import type { ObjectInfo, ObjectName } from '../objects/names.ts';
 import type { Objects } from '../objects/objects.ts';
@@ -97,6 +98,7 @@ async function verify(
   let frontier: Frontier | undefined;
   /** The source's chain hash where the frontier is, as the bundle has it. */
   let chainThere: string | undefined;
+  let isOther = false;
   const manifest = await walkBundle(
     path,
     { kind: 'facts', keyOf },
@@ -111,11 +113,12 @@ async function verify(
         ends.push(end);
         const at = delivery.entries.find(({ offset }) => offset === frontier?.offset);
         if (at) chainThere = at.chain;
+        if (stream && frontier && !isOther) isOther = await hasOtherFacts(store, stream, frontier, delivery);
       },
     },
   );
   if (!stream) throw new Error('a bundle without a header was read');
-  if (frontier) requireFits(stream, frontier, manifest, chainThere);
+  if (frontier) requireFits(stream, frontier, manifest, isOther || isOtherChain(frontier, chainThere));
   else if (manifest.firstOffset > 1) throw gap(stream, 0, manifest.firstOffset);
   return { stream, manifest, frontier, ends };
 }
@@ -137,17 +140,46 @@ function requireFits(
   stream: StreamId,
   frontier: Frontier,
   { epoch, firstOffset }: BundleManifest,
-  chainThere: string | undefined,
+  isOther: boolean,
 ): void {
   requireEpoch(frontier, epoch, stream);
   if (firstOffset > frontier.offset + 1) throw gap(stream, frontier.offset, firstOffset);
-  if (chainThere !== undefined && chainThere !== frontier.chain)
+  if (isOther)
     throw new BoundaryError(
       'FAILED_PRECONDITION',
       'chain_mismatch',
       `${streamName(stream)}: the bundle has other facts up to offset ${frontier.offset} than were received: facts were changed, or ` +
         `the source was restored from a backup. Nothing was taken; compare both sides. After a restore: ${wayBack(frontier, stream)}`,
     );
+}
+
+const isOtherChain = ({ chain }: Frontier, chainThere: string | undefined): boolean =>
+  chainThere !== undefined && chainThere !== chain;
+
+/**
+ * Whether a fact that was received, and is kept, is another one at the source. Without it, a source that was restored and has not come
+ * as far as before would have all that it sends taken for known.
+ */
+async function hasOtherFacts(
+  store: FactStore,
+  stream: StreamId,
+  frontier: Frontier,
+  { entries }: Delivery,
+): Promise<boolean> {
+  const known = entries.filter(({ offset }) => offset <= frontier.offset);
+  const sent = new Map(known.map((each) => [each.offset, each]));
+  const last = known.at(-1)?.offset ?? 0;
+  for (let after = (known[0]?.offset ?? 1) - 1; after < last; ) {
+    const received = await store.read(stream, { after, limit: last - after, maxBytes: 4 * 1024 * 1024 });
+    for (const { offset, key, digest, record } of received) {
+      const other = sent.get(offset);
+      if (other && !isGap(record) && (other.key !== key || other.digest !== digest)) return true;
+    }
+    const end = received.at(-1);
+    if (!end) break;
+    after = end.offset;
+  }
+  return false;
 }
 
 const gap = (stream: StreamId, reached: number, first: number): BoundaryError =>

@@ -98,6 +98,25 @@ describe('bundles', () => {
     expect((await readdir(islands.folder)).filter((name) => name.endsWith('.part'))).toEqual([]);
   });
 
+  test('BND-4, BND-11: a sender that was restored, and has not come as far as before, is found out', async () => {
+    const islands = await twoIslands();
+    const { plant, append, send, take } = islands;
+    await some(islands, 'a', 40);
+    await send('a.tar');
+    await take('a.tar');
+    const before = await leftBehind(islands);
+    // What a backup of 20 facts has.
+    await plant.database.query('delete from tallyman.log_entries where "offset" > 20');
+    await plant.database.query(
+      `update tallyman.log_streams s set next_offset = 21, chain = e.chain
+         from tallyman.log_entries e where e.stream = s.id and e."offset" = 20`,
+    );
+    for (let i = 0; i < 10; i += 1) await append(`b${i}`);
+    expect(await send('b.tar', { after: 20 })).toMatchObject({ firstOffset: 21, lastOffset: 30 });
+    await expect(take('b.tar')).rejects.toMatchObject({ reason: 'chain_mismatch' });
+    expect(await leftBehind(islands)).toEqual(before);
+  });
+
   test('BND-11: bundles that overlap in any way leave each fact once; one that leaves a gap is refused', async () => {
     const islands = await twoIslands();
     const { send, take, sent, received } = islands;
