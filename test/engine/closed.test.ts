@@ -94,6 +94,11 @@ test('CLOSED: every method after close() says so', async () => {
     'schedules.runDue': () => schedules.runDue(),
     'checkpoints.load': () => checkpoints.load('c'),
     'log.append': () => log.append('l', { key: 'k', payload: {} }),
+    'log.appendAll': async () => {
+      // It has an answer for each entry.
+      const [answer] = await log.appendAll('l', [{ key: 'k', payload: {} }]);
+      if (answer instanceof Error) throw answer;
+    },
     'log.find': () => log.find('l', 'k'),
     'log.head': () => log.head('l'),
     'log.stream': () => log.stream('l'),
