@@ -303,7 +303,9 @@ test('WH-10: webhook.endpoint.disabled, for a 410 and for a person, goes to the 
   await until('both are told', () => to.requests.length === 2);
   await drained(scene);
   await scene.fanOut();
-  expect(to.requests.map(({ body }) => JSON.parse(String(body)))).toMatchObject([
+  // This endpoint is not ordered: the second report may arrive first.
+  const told = to.requests.map(({ body }) => JSON.parse(String(body)));
+  expect(told.sort((a, b) => Number(a.aggregate_id) - Number(b.aggregate_id))).toMatchObject([
     {
       event_type: 'webhook.endpoint.disabled',
       aggregate_type: 'webhook_endpoint',
@@ -318,7 +320,7 @@ test('WH-10: webhook.endpoint.disabled, for a 410 and for a person, goes to the 
     },
     { aggregate_id: two.id, payload: { by: 'receiver' } },
   ]);
-  expect(String(to.requests[0]?.body)).not.toContain('token');
+  for (const { body } of to.requests) expect(String(body)).not.toContain('token');
   expect(gone.requests).toHaveLength(2);
   // Enabled again before anybody looked: it does not get the report about itself.
   await scene.webhooks.enable(one.id);
