@@ -80,6 +80,8 @@ export class HandOff {
     for (let failures = 0; !signal.aborted; ) {
       try {
         await this.#once(this.#waitMs, signal);
+        // A step that was ended early tells nothing.
+        if (signal.aborted) return;
         failures = 0;
         this.#enter('normal', undefined);
       } catch (error) {
