@@ -24,7 +24,7 @@ export default defineConfig({
     testTimeout: 120_000,
     hookTimeout: 120_000,
     pool: 'forks',
-    // Node loads the sources as it does in production, and keeps what it has compiled.
+    // Node loads the sources as it does in production.
     server: { deps: { external: [/\/src\/.*\.ts$/] } },
     // More than cores: most tests wait for a process, a lease or a poll.
     maxWorkers: 3,
